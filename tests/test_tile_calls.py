@@ -13,6 +13,9 @@ from support.fake_cupy import array
 from support.tile_cases import close
 from support.vector_cases import attention, causal, nearest
 
+import fusegen as fg
+from fusegen.backend.cuda.schedule.tiles import select
+
 pytestmark = [*EMULATED]
 
 
@@ -30,6 +33,36 @@ def test_calls_again_and_again(gpu: Any, text: Any, dtype: str) -> None:
         found = text(*map(array, arrays))
         close(tuple(f.get() for f in leaves(found)), tuple(leaves(text.reference(*arrays))),
               4e-3 if dtype == "float16" else 3e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gradients_of_sixteen_bits(gpu: Any, dtype: str) -> None:
+    """Also of the type that CuPy holds as integers."""
+    q, k, v, do = (drawn(*s, seed=i, dtype="float32").astype(dtype) for i, s in enumerate(
+        ((2, 9, 16), (2, 40, 16), (2, 40, 8), (2, 9, 8))))
+    back = fg.grad(fg.library.attention, wrt=("q", "k", "v"))
+    found = back(*map(array, (do, q, k, v)), scale=0.3)
+    wide = (a.astype("f8") for a in (do, q, k, v))
+    for f, like, want in zip(found, (q, k, v), back(*wide, scale=0.3), strict=True):
+        assert f.dtype == like.dtype
+        np.testing.assert_allclose(f.get().astype("f8"), want, atol=3e-2 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_vectors_that_lie_the_other_way_round(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, which: int
+) -> None:
+    """Tensor maps know no such strides."""
+    monkeypatch.setattr(select, "LITTLE", -1)  # as for many rows
+    q, k, v = (drawn(*s, seed=i, dtype=dtype) for i, s in enumerate(
+        ((80, 64), (300, 64), (300, 64))))
+    given = [array(a) for a in (q, k, v)]
+    given[which] = array((q, k, v)[which][::-1].copy())[::-1]
+    assert given[which].strides[0] < 0
+    found = fg.Pipeline(attention.fn)(*given, scale=0.1)
+    close(found.get(), attention.reference(q, k, v, scale=0.1),
+          4e-3 if dtype == "float16" else 3e-5)
 
 
 def test_rows_of_other_calls(gpu: Any) -> None:

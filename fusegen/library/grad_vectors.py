@@ -168,7 +168,9 @@ def _no_text(*arrays: Any, **constants: Any) -> NoReturn:
 
 
 def _plain(adopted: Adopted) -> Any:
-    """The array as stages take it: torch's as they are, but for their gradients."""
+    """The array as stages take it: torch's as they are, but for their gradients; CuPy's of the type
+    that it has, where it was adopted as integers."""
     if adopted.family == "torch":
         return adopted.given.detach()
-    return adopted.array
+    kind = adopted.dtype.numpy
+    return adopted.array if adopted.array.dtype == kind else adopted.array.view(kind)

@@ -14,6 +14,7 @@ struct Argument {
     void* data;
     size_t bytes;
     ArgumentKind kind;
+    size_t before;  // bytes of the same array that lie in front of data
 };
 
 namespace simt {
@@ -56,6 +57,7 @@ private:
     void join(const Argument& argument) {
         if (argument.kind == ArgumentKind::value) return;
         AddressRange whole = bytes_of(argument);
+        whole = {whole.begin - argument.before, whole.bytes + argument.before};
         for (size_t i = 0; i < ranges_.size();) {
             const AddressRange& other = ranges_[i];
             if (other.begin < whole.begin + whole.bytes && whole.begin < other.begin + other.bytes) {

@@ -60,6 +60,7 @@ class PackedArgument(ctypes.Structure):
         ("data", ctypes.c_void_p),
         ("bytes", ctypes.c_size_t),
         ("kind", ctypes.c_uint32),
+        ("before", ctypes.c_size_t),
     )
 
 
@@ -97,7 +98,8 @@ def _pack(parameter: Parameter, value: Argument, kind: Kind, name: str) -> Packe
     _check_element_type(parameter, value.dtype, name)
     if kind is not Kind.INPUT and not value.flags.writeable:
         raise ValueError(f"{name} is an output, but the array is not writeable")
-    return PackedArgument(value.ctypes.data, _byte_span(value, name), kind)
+    before, span = _reach(value)
+    return PackedArgument(value.ctypes.data, span, kind, before)
 
 
 def _pack_value(
@@ -138,11 +140,9 @@ def _check_element_type(parameter: Parameter, dtype: np.dtype[Any], name: str) -
         raise TypeError(f"{name} has dtype {dtype}, but the kernel expects {expected}")
 
 
-def _byte_span(array: npt.NDArray[Any], name: str) -> int:
-    """Return how many bytes lie between the first and the last element, both included."""
+def _reach(array: npt.NDArray[Any]) -> tuple[int, int]:
+    """Bytes in front of the first element, as strides may be negative, and from it on."""
     if array.size == 0:
-        return 0
-    if min(array.strides, default=0) < 0:
-        raise ValueError(f"{name} has a negative stride")
-    steps = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
-    return int(steps) + array.itemsize
+        return 0, 0
+    steps = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    return -sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + array.itemsize

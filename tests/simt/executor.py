@@ -112,7 +112,7 @@ class SimtModule:
         """Run a kernel over a grid; the results are in the output arrays afterwards.
 
         ``args`` are in the order of the kernel's parameters.  An array is passed as a pointer to a
-        copy that has the same address modulo 16; None is a null pointer.  An array passed twice is
+        copy that has the same address modulo 64; None is a null pointer.  An array passed twice is
         one buffer, as in an in-place operation.  ``outputs`` are the indices of arrays that may be
         written; a kernel may not read what it has not written there, unless the index is also in
         ``initialised``.

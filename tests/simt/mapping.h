@@ -39,22 +39,23 @@ private:
 inline size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
 // A copy of a host buffer that ends, but for alignment, where an inaccessible zone begins.  It
-// keeps the host address modulo 16, so that a kernel sees the alignment its caller sees.
+// keeps the host address modulo 64, so that a kernel sees the alignment its caller sees: what begins
+// as many elements after a vector of eight as another array does here, did so there.
 class GuardedCopy {
 public:
     GuardedCopy(const void* host, size_t bytes)
-        : data_bytes_((bytes + 16 + page_bytes() - 1) / page_bytes() * page_bytes()),
+        : data_bytes_((bytes + kept + page_bytes() - 1) / page_bytes() * page_bytes()),
           mapping_(data_bytes_ + 2 * guard_bytes) {
         if (!mapping_.protect(guard_bytes, data_bytes_, PROT_READ | PROT_WRITE)) return;
         begin_ = mapping_.begin() + guard_bytes + data_bytes_ - bytes;
-        begin_ -= (reinterpret_cast<uintptr_t>(begin_) - reinterpret_cast<uintptr_t>(host)) % 16;
+        begin_ -= (reinterpret_cast<uintptr_t>(begin_) - reinterpret_cast<uintptr_t>(host)) % kept;
         memcpy(begin_, host, bytes);
     }
     void make_read_only() const { mapping_.protect(guard_bytes, data_bytes_, PROT_READ); }
     char* begin() const { return begin_; }
 
 private:
-    static constexpr size_t guard_bytes = 1 << 20;
+    static constexpr size_t guard_bytes = 1 << 20, kept = 64;
     size_t data_bytes_;
     Mapping mapping_;
     char* begin_ = nullptr;

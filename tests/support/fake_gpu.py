@@ -106,6 +106,12 @@ class Gpu:
                 return start + size - pointer
         raise AssertionError(f"{pointer:#x} is not allocated, or no more")
 
+    def before(self, pointer: int) -> int:
+        """Bytes from the beginning of its allocation to the pointer."""
+        (found,) = {pointer - start for start, (size, _) in list(self.live.items())
+                    if start <= pointer < start + size}
+        return found
+
     def module_of(self, built: simt.SimtModule | None, source: str = "") -> Any:
         """A loaded module; without one, kernels do nothing."""
 
@@ -172,6 +178,8 @@ class Gpu:
         steps: Any, interleave: Any, swizzle: Any, promotion: Any, outside: Any,
     ) -> int:
         """Into what the executor takes for a map: of the swizzle of 128 bytes, or of none."""
+        if any(s >= 2**40 for s in strides):  # no driver takes them, negative ones among them
+            return INVALID_VALUE
         size = _MAP_TYPES[kind.value]
         whole = (*list(strides)[::-1], size)
         span = sum((n - 1) * s for n, s in zip(list(extents)[::-1], whole, strict=True)) + size
@@ -253,5 +261,8 @@ class Gpu:
     def _array(self, pointer: int, parameter: Any, index: int) -> np.ndarray:
         known = parameter.letter in "fiu"
         kind = np.dtype(f"{parameter.letter}{parameter.size}" if known else "u1")
-        count = self.reach(pointer, index) // kind.itemsize
-        return np.frombuffer((ctypes.c_char * (count * kind.itemsize)).from_address(pointer), kind)
+        after, before = self.reach(pointer, index), self.before(pointer)
+        memory = (ctypes.c_char * (before + after)).from_address(pointer - before)
+        # Of rows that lie the other way round the pointer is to the last one in memory.
+        return np.ndarray((2, after // kind.itemsize), kind, memory, before,
+                          (-before, kind.itemsize))

@@ -12,9 +12,10 @@ VECTOR = 16  # bytes of the widest load
 
 
 def begin_on_vectors(array: Any) -> bool:
-    """Does every line of the last axis begin at a multiple of 16 bytes?"""
+    """Does every line of the last axis begin at a multiple of 16 bytes, and none lie before the one
+    in front of it? Tensor maps know no way back."""
     steps = [s for n, s in zip(array.shape[:-1], array.strides[:-1], strict=True) if n > 1]
-    return not any(s % VECTOR for s in steps) and address(array) % VECTOR == 0
+    return not any(s % VECTOR or s < 0 for s in steps) and address(array) % VECTOR == 0
 
 
 def reach(array: Any) -> tuple[int, int]:
