@@ -3,24 +3,39 @@ and what it derives from one is never another's."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from support import fake_cupy, nvrtc, own_cases, own_names, state_cases, state_rows, vector_cases
+from simt.source import blank_comments_and_strings
+from support import (
+    fake_cupy,
+    nvrtc,
+    own_cases,
+    own_names,
+    state_cases,
+    state_rows,
+    vector_cases,
+    vector_library,
+)
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case
 from support.emulated import emulated
 from support.own_names import PIPELINE, Found
+from support.tiles import emulate
 
 import fusegen as fg
+from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.cuda.schedule.strips import strip_candidates
 from fusegen.compile.passes import Work
 from fusegen.compile.typed import Traced, Typed
+from fusegen.ir import graph as g
 from fusegen.ir.digest import digest
-from fusegen.ir.names import Taken, c_identifier
+from fusegen.ir.names import Taken, array_identifier, c_identifier
 from fusegen.pipeline.pipeline import Pipeline
 
 _OWN = {n: p for n, p in vars(own_cases).items() if isinstance(p, Pipeline)}
@@ -38,7 +53,8 @@ def _renamed(work: Work) -> Work:
     """The same with names that no template has: the functions that say them hold users' text."""
     nodes, outputs = work.graph.nodes, work.graph.outputs
     return _called(
-        work, PIPELINE, names={n: f"zq{i}" for i, n in enumerate(nodes)},
+        work, PIPELINE,
+        names={n: f"zq{2000 + i if isinstance(n, g.Input) else i}" for i, n in enumerate(nodes)},
         output_names=tuple(f"zq{1000 + i}" for i in range(len(outputs))),
     )
 
@@ -55,7 +71,8 @@ def update_names(request: pytest.FixtureRequest) -> Iterator[bool]:
 
 @pytest.fixture
 def check(update_names: bool) -> Callable[..., None]:
-    def look_at(source: str, free: Collection[str] = ()) -> None:
+    def look_at(work: Work, free: Collection[str] = ()) -> None:
+        source = f"{work.emitted.given}\n{work.emitted.body}"  # no header names a user's value
         assert PIPELINE in source
         found = own_names.look(source, free)
         assert found.beside
@@ -73,19 +90,32 @@ def test_what_stands_beside_users_names_is_reserved(name: str, check: Callable[.
             for given in ({}, *lists):
                 if given.get("k", 0) < n_cols:
                     case = library_case(name, 1, n_cols, dtype, **given)
-                    check(_renamed(case.work(n_rows=n_rows, aligned=n_cols % 2 == 0)).source)
+                    check(_renamed(case.work(n_rows=n_rows, aligned=n_cols % 2 == 0)))
     for form, arch in (("unfused", "sm_90"), ("online", "sm_80"), ("unfused", "sm_80")):
-        check(_renamed(library_case(name, 1, 4096).work(form=form, arch=arch)).source)
+        check(_renamed(library_case(name, 1, 4096).work(form=form, arch=arch)))
     for target in ("x86-64-v3", "x86-64-v4"):
         for given in ({}, *lists[:1]):
             constants = {**CONSTANTS.get(name, {}), **given}
-            check(_renamed(getattr(fg.library, name).work(target=target, **constants)).source)
+            check(_renamed(getattr(fg.library, name).work(target=target, **constants)))
+
+
+@pytest.mark.parametrize("name", ["softmax", "cross_entropy", "var_mean"])
+def test_bands_of_short_rows(name: str, check: Callable[..., None]) -> None:
+    for n_cols, dtype in ((35, "float32"), (64, "bfloat16")):
+        case = library_case(name, 1, n_cols, dtype)
+        work = _renamed(case.work(n_rows=100_000, aligned=False, in_phase=False))
+        for one in candidates(work.program, work.problem, work.target):
+            check(work.scheduled(one.schedule))
 
 
 @pytest.mark.parametrize("name", ["topk", "moe_gate"])
 def test_lists_of_short_rows(name: str, check: Callable[..., None]) -> None:
     for k, n_cols, dtype in ((8, 64, "float32"), (8, 512, "bfloat16"), (40, 256, "float32")):
-        check(_renamed(library_case(name, 1, n_cols, dtype, k=k).work(n_rows=65_536)).source)
+        work = _renamed(library_case(name, 1, n_cols, dtype, k=k).work(n_rows=65_536))
+        ways = {c.schedule.lists: c.schedule
+                for c in candidates(work.program, work.problem, work.target)}
+        for schedule in ways.values():
+            check(work.scheduled(schedule))
 
 
 @pytest.mark.parametrize("name", [*ACCEPTED, *_OWN])
@@ -93,15 +123,60 @@ def test_states_of_every_kind(name: str, check: Callable[..., None]) -> None:
     for target in ("sm_90", "x86-64-v3"):
         work = _renamed({**ACCEPTED, **_OWN}[name].work(target=target))
         new = {*work.merging.names.values()} - {*work.graph.names.values()}
-        check(work.source, new)
+        check(work, new)
 
 
-@pytest.mark.parametrize("name", vector_cases.TEXTS)
+@fg.pipeline
+def of_both(k: fg.RowVector, v: fg.RowVector, q: fg.ColumnVector, do: fg.ColumnVector,
+            m: fg.PerColumn, delta: fg.PerColumn):
+    """As a gradient of columns: two dots, and two sums of the vectors that met."""
+    p = fg.exp(fg.dot(k, q) - m)
+    return fg.sum(p * (fg.dot(v, do) - delta) * q), fg.sum(p * do)
+
+
+@fg.pipeline
+def around(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, first: fg.PerRow,
+           last: fg.PerRow):
+    """Tiles of which a row has nothing, between those that it has."""
+    s = fg.dot(q, k)
+    s = fg.where((fg.index(s) < first) | (fg.index(s) > last), s, -np.inf)
+    p = fg.exp(s - fg.max(s))
+    return fg.sum(p * v) / fg.sum(p)
+
+
+VECTORS: dict[str, tuple[Pipeline, dict[str, Any]]] = {
+    **{f"own_{n}": (p, {}) for n, p in vector_cases.TEXTS.items()},
+    **{n: (getattr(fg.library, n), {**c}) for n, c in vector_library.ENTRIES if n != "attention"},
+    "attention": (fg.library.attention, {"scale": 0.3, "causal": True}),
+    "capped": (fg.library.attention, {"scale": 0.3, "softcap": 20.0}),
+    "of_both": (of_both, {}), "around": (around, {}),
+}
+TILES: tuple[tuple[str, int, int, int, dict[str, str]], ...] = (
+    ("float32", 3, 70, 300, {}), ("float32", 64, 70, 300, {"form": "unfused"}),
+    ("float32", 64, 4096, 4096, {"precision": "tf32"}), ("float32", 128, 2000, 60_000, {}),
+    ("bfloat16", 64, 4096, 4096, {}), ("bfloat16", 512, 4096, 4096, {}),
+    ("bfloat16", 512, 5, 20_000, {}), ("bfloat16", 128, 2000, 60_000, {"target": "sm_80"}),
+    ("float32", 64, 2000, 20_000, {"target": "sm_80"}), ("float16", 64, 5, 20_000, {}),
+    ("float16", 100, 300, 700, {"target": "sm_80"}),
+)
+"""Vectors of every engine: their type and length, rows, columns, and how they are asked for."""
+
+
+@pytest.mark.parametrize("name", VECTORS)
 def test_elements_made_of_vectors(name: str, check: Callable[..., None]) -> None:
+    p, constants = VECTORS[name]
     for target in ("x86-64-v3", "x86-64-v4"):
         for form in ("online", "unfused"):
-            work = _renamed(vector_cases.TEXTS[name].work(target=target, form=form))
-            check(work.source, {q.name for q in work.program.inputs if not q.name.startswith("zq")})
+            _check_vectors(_renamed(p.work(target=target, form=form, **constants)), check)
+    for dtype, length, n_rows, n_cols, asked in TILES:
+        kinds = dict.fromkeys(p.vectors - p.signature.optional, f"{dtype}[{length}]")
+        work = p.work(dtype=kinds, n_rows=n_rows, n_cols=n_cols,
+                      **{"target": "sm_90", **asked}, **constants)
+        _check_vectors(_renamed(work), check)
+
+
+def _check_vectors(work: Work, check: Callable[..., None]) -> None:
+    check(work, {q.name for q in work.program.inputs if not q.name.startswith("zq")})
 
 
 OF_STATES = {n: fg.pipeline(text) for n, text in state_cases.TEXTS.items()}
@@ -115,7 +190,7 @@ def test_programs_of_one_role(name: str, check: Callable[..., None]) -> None:
         for role in ("fold", "merge", "map" if name in state_rows.CASES else "finish"):
             work = _renamed(p.work(role=role, target=target))
             if own_names.beside_users(work.source):  # a merge of lists alone has members only
-                check(work.source, {q.name for q in work.program.kernels[0].params if q.field})
+                check(work, {q.name for q in work.program.kernels[0].params if q.field})
 
 
 @fg.pipeline
@@ -145,7 +220,7 @@ def test_rows_side_by_side(name: str, check: Callable[..., None]) -> None:
     found = strip_candidates(work.result("lower"), work.problem, work.target, None)
     assert len(found) > 10
     for candidate in found:
-        check(work.scheduled(candidate.schedule).source)
+        check(work.scheduled(candidate.schedule))
 
 
 @fg.pipeline
@@ -186,6 +261,111 @@ def test_names_that_resemble_derived_ones_stay_apart_on_gpus(n_cols: int) -> Non
         np.testing.assert_allclose(found, one, rtol=3e-5, atol=3e-5)
 
 
+@fg.pipeline
+def neighbours_of_vectors(
+    row: fg.RowVector, n: fg.ColumnVector, weights: fg.ColumnVector, s_n: fg.PerColumn,
+    given: fg.PerColumn, number: fg.PerRow, w: fg.PerRow, list: fg.PerRow,
+):
+    """As locals, parameters and tables of kernels over vectors."""
+    s = fg.dot(row, n) * number + s_n * list
+    split = fg.max(s)
+    p = fg.exp(s - split) * given
+    total = fg.sum(p)
+    return {"sum": fg.sum(p * weights) / total * w, "run": total, "states": fg.argmax(s)}
+
+
+def _given_vectors(dtype: str) -> dict[str, Any]:
+    drawn = vector_library.drawn
+    vectors = {"row": drawn(70, 16, dtype=dtype), "n": drawn(300, 16, dtype=dtype, seed=1),
+               "weights": drawn(300, 24, dtype=dtype, seed=2)}
+    numbers = {"s_n": 300, "given": 300, "number": 70, "w": 70, "list": 70}
+    return vectors | {n: abs(drawn(size, seed=i)) / 4
+                      for i, (n, size) in enumerate(numbers.items())}
+
+
+@emulated
+@pytest.mark.parametrize(("place", "dtype"), [
+    ("cpu", "float32"), ("gpu", "float32"), ("gpu", "bfloat16")])
+def test_names_that_resemble_derived_ones_stay_apart_over_vectors(place: str, dtype: str) -> None:
+    given = _given_vectors(dtype)
+    want = neighbours_of_vectors.reference(**given)
+    found = {"cpu": neighbours_of_vectors, "gpu": partial(emulate, neighbours_of_vectors)}[place](
+        **given)
+    assert list(found) == list(want)
+    for name, one in found.items():
+        np.testing.assert_allclose(np.asarray(one, "f8"), np.asarray(want[name], "f8"),
+                                   rtol=2e-2 if dtype == "bfloat16" else 3e-5, atol=1e-2)
+
+
+_HOSTILE = """
+    N I min max row column lane warp smem kCount K d_K threadIdx blockDim warpSize half float4 dim3
+    uint int8_t state State q_row x_ class_ template operator_ __x _x x__y café NAN INFINITY assert
+    signbit isnan errno index y0 fma exp expf rsqrtf std fg real lanes self main
+"""
+
+
+def _hostile(work: Work, turn: int) -> Work:
+    """The same, of names that its own source has, and of those in _HOSTILE, as a trace spells
+    them."""
+    own = sorted({*re.findall(r"[A-Za-z_]\w*", blank_comments_and_strings(work.emitted.body))})
+    words = np.random.default_rng(turn).permutation([*own, *_HOSTILE.split() * 3]).tolist()
+    taken = Taken(joined=True)
+    graph = work.graph
+    nodes = sorted(graph.nodes, key=lambda n: not isinstance(n, g.Input))
+    names = {n: taken.free((array_identifier if isinstance(n, g.Input) else c_identifier)(w))
+             for n, w in zip(nodes, words, strict=False)}
+    outputs = tuple(taken.free(array_identifier(w)) for w in words[-len(graph.outputs):])
+    return _called(work, "kernel", names=names, output_names=outputs)
+
+
+def _of_vectors(dtype: str, length: int, n_rows: int, n_cols: int, **asked: str) -> Work:
+    p = fg.library.nearest if asked.get("target") == "sm_80" else neighbours_of_vectors
+    kinds = dict.fromkeys(p.vectors, f"{dtype}[{length}]")
+    return p.work(dtype=kinds, n_rows=n_rows, n_cols=n_cols, **{"target": "sm_90", **asked})
+
+
+WORKS: dict[str, Callable[[], Work]] = {
+    "lanes": lambda: library_case("layer_norm", 1, 96).work(n_rows=4000),
+    "band": lambda: library_case("softmax", 1, 35).work(
+        n_rows=100_000, aligned=False, in_phase=False),
+    "cluster": lambda: library_case("softmax_topk", 1, 129_024).work(n_rows=10),
+    "grid": lambda: library_case("entropy", 1, 1_000_003).work(n_rows=4, aligned=False),
+    "dealt": lambda: library_case("topk", 1, 256, k=40).work(n_rows=65_536),
+    "merge": lambda: neighbours_of_states.work(role="merge", target="sm_90"),
+    "strips": lambda: _strips(library_case("layer_norm", 1, 4096)),
+    "fma": lambda: _of_vectors("float32", 16, 70, 300),
+    "parts": lambda: _of_vectors("float32", 64, 4096, 4096, precision="tf32"),
+    "mma": lambda: _of_vectors("bfloat16", 64, 5, 20_000),
+    "wgmma": lambda: _of_vectors("bfloat16", 64, 4096, 4096),
+    "filters": lambda: _of_vectors("float32", 64, 2000, 20_000, target="sm_80"),
+}
+
+
+def _strips(case: Case) -> Work:
+    work = case.work(n_rows=4096)
+    work = replace(work, problem=replace(work.problem, inner=1024))
+    first, *_ = strip_candidates(work.result("lower"), work.problem, work.target, None)
+    return work.scheduled(first.schedule)
+
+
+@pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+@pytest.mark.parametrize("name", WORKS)
+def test_any_names_compile(name: str) -> None:
+    work = WORKS[name]()
+    schedule = work.schedule
+    for turn in range(2):
+        source = _hostile(work, turn).scheduled(schedule).source
+        assert nvrtc.valid_for(source, getattr(schedule, "arch", "sm_90")).reports
+
+
+@pytest.mark.parametrize("name", ["softmax_topk", "neighbours", "neighbours_of_vectors"])
+def test_any_names_compile_on_the_cpu(name: str) -> None:
+    p = {"neighbours": neighbours, "neighbours_of_vectors": neighbours_of_vectors}.get(
+        name) or getattr(fg.library, name)
+    for turn in range(2):
+        assert _hostile(p.work(), turn).executable()
+
+
 @pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 @pytest.mark.parametrize("name", ["norm", "round", "hypot", "split", "main"])
 def test_pipelines_may_be_called_as_what_cuda_or_a_template_has(name: str) -> None:
@@ -201,6 +381,11 @@ def test_a_name_is_free_only_if_nothing_derives_it() -> None:
     assert Taken(["x"]).free("x_row") == "x_row_2"
     assert Taken(["x_kept_stride"]).free("x") == "x_2"
     assert Taken(["x"]).free("x_norm") == "x_norm"
+    assert Taken(["s", "q"]).free("s_q") == "s_q"
+    assert Taken(["s", "q"], joined=True).free("s_q") == "s_q_2"
+    assert Taken(["s", "s_q_at"], joined=True).free("q") == "q_2"
+    assert Taken(["a_b", "c", "a_b_c_d"], joined=True).free("d") == "d_2"
+    assert Taken(["x", "x_2"], joined=True).free("x_y") == "x_y"
     assert Taken(beside=["y_out"]).free("y") == "y_2"
     assert Taken(beside=["y"]).free("y") == "y"
 
@@ -211,3 +396,8 @@ def test_identifiers() -> None:
              "K": "K", "Wq": "Wq", "NAN": "NAN_", "expf": "expf_", "state1": "state1_",
              "weights": "weights"}
     assert {name: c_identifier(name) for name in known} == known
+
+
+def test_every_word_of_the_templates_is_reserved_or_apart(update_names: bool) -> None:
+    """Of templates that no test prints, too."""
+    assert update_names or not own_names.unknown_words(), f"pytest {__file__} --update-names"

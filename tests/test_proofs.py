@@ -96,8 +96,9 @@ def test_every_kind_of_entry_is_told():
 
 def test_letters_of_the_argument_are_nobody_elses():
     @fg.pipeline
-    def text(u, n):
-        return fg.sum((u - fg.mean(u)) ** 2) + fg.sum(n)
+    def text(u, v):
+        n = fg.sum(v)
+        return fg.sum((u - fg.mean(u)) ** 2) + n
 
     shown = str(text.derivation())
     assert "put       u₁ = u − mean_u" in shown

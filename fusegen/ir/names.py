@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import count
 
 from fusegen.ir import own_names
@@ -22,8 +22,9 @@ _OF_CPP = """
 
 # Constants (kTeam), types (State, Items), C's macros (NAN), its integers, a sweep's own (state1).
 _FORMS = re.compile(
-    r"k?[A-Z]\w{2,}|V|F|u?int\d+_t|(chunk|next)_\w+|(at|folded|left|warp_states|partial_states|parts"
-    r"|piece|pieces|rebase|state|sweep|total|totals)_?\d\w*"
+    r"k?[A-Z]\w{2,}|V|F|u?int\d+_t|(chunk|next)_\w+|(at|exponent_scale|folded|left|warp_states"
+    r"|partial_states|parts|piece|pieces|rebase|references|state|states_of_rows|sweep|total|totals)"
+    r"_?\d\w*"
 )
 
 _FUNCTIONS = [op.c for op in OPS.values() if op.spelling in ("libm", "helper")]
@@ -34,6 +35,12 @@ def c_identifier(name: str) -> str:
     """`name` as a name in C++ functions; the same wherever that is possible."""
     plain = identifier(name)
     return f"{plain}_" if reserved(plain) else plain
+
+
+def array_identifier(name: str) -> str:
+    """`name` as that of an array, of which functions derive names that are not their own."""
+    plain = c_identifier(name)
+    return f"{plain}_" if plain in own_names.ARRAYS else plain
 
 
 def identifier(name: str) -> str:
@@ -57,12 +64,17 @@ class Taken:
     """Names in use. `free` finds a new one in time that does not grow with their number.
 
     beside: names that are elsewhere: a new one may be the same, but not be derived from them.
+    joined: do generated functions join names of two values, as of a dot and its vectors?
     """
 
-    def __init__(self, names: Iterable[str] = (), beside: Iterable[str] = ()) -> None:
+    def __init__(
+        self, names: Iterable[str] = (), beside: Iterable[str] = (), *, joined: bool = False
+    ) -> None:
         self._own: set[str] = set()
         self._every: set[str] = set()
         self._stems: set[str] = set()  # of every name: what it may be derived from
+        self._within: dict[str, list[str]] = {}  # every name that is joined of it, and of what else
+        self._joined = joined
         self._numbers: dict[str, int] = {}  # the last that a wish was given
         for name in names:
             self.add(name)
@@ -80,6 +92,9 @@ class Taken:
     def _note(self, name: str) -> None:
         self._every.add(name)
         self._stems.update(stems_of(name))
+        if self._joined:
+            for part in _parts_of(name):
+                self._within.setdefault(part, []).append(name)
 
     def free(self, wish: str) -> str:
         """The name itself, or with the first number that makes it new, from now on taken: neither
@@ -92,7 +107,11 @@ class Taken:
         raise AssertionError("numbers do not end")
 
     def _is_related(self, name: str) -> bool:
-        return name in self._stems or any(stem in self._every for stem in stems_of(name))
+        if name in self._stems or any(stem in self._every for stem in stems_of(name)):
+            return True
+        known = {*self._every, name} if name in self._within else self._every
+        return self._joined and any(
+            _is_join(one, known) for one in (name, *self._within.get(name, ())))
 
 
 def stems_of(name: str) -> Iterator[str]:
@@ -102,3 +121,25 @@ def stems_of(name: str) -> Iterator[str]:
         if words[i] not in own_names.ENDINGS:
             return
         yield "_".join(words[:i])
+
+
+def _parts_of(name: str) -> Iterator[str]:
+    """Names that it may be joined of; a number is none."""
+    words = name.split("_")
+    for size in range(1, len(words)):
+        for i in range(len(words) - size + 1):
+            if not words[i].isdigit():
+                yield "_".join(words[i : i + size])
+
+
+def _is_join(name: str, known: Collection[str]) -> bool:
+    """Is it two names or more, one behind the other, and what is derived from these?"""
+    ends: dict[int, int] = {0: 0}  # by words: the most names that they are
+    words = name.split("_")
+    for end in range(1, len(words) + 1):
+        found = [ends[i] + 1 for i in ends if i < end and "_".join(words[i:end]) in known
+                 and (i, end) != (0, len(words))]
+        if found:
+            ends[end] = max(found)
+    return any(names > 1 and all(w in own_names.ENDINGS for w in words[end:])
+               for end, names in ends.items())

@@ -16,7 +16,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.errors import TraceError
 from fusegen.ir.literals import plain
 from fusegen.ir.loc import Loc
-from fusegen.ir.names import Taken, c_identifier
+from fusegen.ir.names import Taken, array_identifier, c_identifier
 from fusegen.ir.nesting import alike
 from fusegen.ir.varying import Book, Number, names_in, raw
 from fusegen.lang.annotations import axis_of
@@ -215,7 +215,7 @@ def _output_names(
         if isinstance(part, dict):
             for key, inner in part.items():
                 if isinstance(inner, int):
-                    found[inner] = c_identifier(str(key))
+                    found[inner] = str(key)
                 visit(inner)
         elif isinstance(part, tuple | list):
             for inner in part:
@@ -223,7 +223,7 @@ def _output_names(
 
     visit(structure)
     taken = Taken((name for n, name in names.items() if isinstance(n, g.Input)), names.values())
-    wishes = (found[i] for i in range(len(outputs)))
+    wishes = (array_identifier(found[i]) for i in range(len(outputs)))
     return tuple(taken.free(w if w not in taken else f"{w}_result") for w in wishes)
 
 
@@ -233,10 +233,10 @@ def unique_names(
     """The user's names first, then names made from what the node does; `kept`: names that only a
     node that has one by now may have."""
     names: dict[g.Node, str] = {}
-    taken = Taken()
+    taken = Taken(joined=any(isinstance(n, g.Take) or _is_given_vector(n) for n in nodes))
     for node in sorted(nodes, key=lambda n: getattr(n, "formula", "") != ""):
         if isinstance(node, g.Input):
-            names[node] = taken.free(c_identifier(_input_name(node, build)))
+            names[node] = taken.free(array_identifier(_input_name(node, build)))
     for known in (True, False):
         for name in () if known else kept:
             taken.add(name)
@@ -246,6 +246,10 @@ def unique_names(
             wish = c_identifier(build.labels[node] if known else _described(node, names))
             names[node] = taken.free(wish)
     return names
+
+
+def _is_given_vector(node: g.Node) -> bool:
+    return isinstance(node, g.Input) and node.axis in g.VECTORS
 
 
 def _input_name(node: g.Input, build: Builder) -> str:

@@ -72,7 +72,7 @@ class ListPrinter:
                 score=self._score(found) if found else (),
                 ranked=found.ranked if found else "",
                 length=found.length if found else 0,
-                norms=(f"{found.row}_norm_in", f"{found.row}_rest_in") if found else ("", ""))
+                norms=(f"{found.row}_radius_in", f"{found.row}_rest_in") if found else ("", ""))
 
     def _score(self, found: Filter) -> tuple[Line, ...]:
         """The text's own score of a column, computed by one lane."""

@@ -121,7 +121,7 @@ def rounds_view(
         row_threads=ROW_THREADS, most_groups=GROUPS * MOST_SAMPLED, slots=slots,
         row=row.name, column=column.name, length=found.length, ranked=found.ranked,
         source=source.name,
-        term=f"[&](float sum, float row, float column) {{ return sum + ({term}); }}",
+        term=f"[&](float so_far, float row, float column) {{ return so_far + ({term}); }}",
         value=tuple(scope.opened([value])))
 
 

@@ -50,11 +50,11 @@ class SumPrinter:
 
     def _joined(self, one: VectorSum, moves: bool) -> str:
         if one.fold is not None and not moves:
-            return taken_in(one.fold, "sum", "number", self.dialect.use)
+            return taken_in(one.fold, "so_far", "number", self.dialect.use)
         factor = f"{one.name}_factor"
         if one.name not in self.shrinking:
-            return f"sum += {self.dialect.use('zero_wins')}(number, {factor});"
-        return f"sum += number * {factor};"
+            return f"so_far += {self.dialect.use('zero_wins')}(number, {factor});"
+        return f"so_far += number * {factor};"
 
     @lazy
     def shrinking(self) -> frozenset[str]:

@@ -183,7 +183,7 @@ class SweepPrinter:
               for s in scores),
             *(f"const {real}* {t.array}_summed" for t in self.tables
               if t.name.endswith("_summed")),
-            *([f"{real}* weights"] if self._weighs else []),
+            *([f"{real}* own_weights"] if self._weighs else []),
             *([f"const {mma.type}* at"] if mma else []),
             *(f"{c.list_type} (&{c.name}_lists)[2 * kRowTiles]" for c in lists),
             *(f"const {c.keys}& {c.name}_keys" for c in lists),
@@ -194,7 +194,7 @@ class SweepPrinter:
         args = [*state, *references, *sums, *scores,
                 *(f"{t.name} + (begin - first) * {t.pitch}" for t in self.tables
                   if t.name.endswith("_summed")),
-                *(["weights"] if self._weighs else []), *(["at"] if mma else []),
+                *(["own_weights"] if self._weighs else []), *(["at"] if mma else []),
                 *(f"{c.name}_lists" for c in lists),
                 *(f"{c.name}_keys" for c in lists), "rows", "here", "begin", "first_number",
                 "given", *(["!whole"] if late else [])]
@@ -204,20 +204,21 @@ class SweepPrinter:
                                       ("finish", self._finish_args))}}
 
     def _fold_args(self, fold: FoldView, slot: int) -> list[str]:
-        row = f"2 * t + {slot}"
+        row = f"2 * row_tile + {slot}"
         return [*([f"state{self.sweep.number}[{row}]"] if fold.state else []),
-                *(f"{s}_scores[t]" for s in fold.scores), *(f"{w}[t]" for w in fold.weights),
+                *(f"{s}_scores[row_tile]" for s in fold.scores),
+                *(f"{w}[row_tile]" for w in fold.weights),
                 *(f"{s.name}_factor[{row}]" for s in fold.moving), f"rows[{row}]",
                 "begin + first_column_of_lane()", "given"]
 
     def _map_args(self, fold: FoldView, slot: int) -> list[str]:
-        return [*(f"{s}_scores[t]" for s in fold.scores), f"rows[2 * t + {slot}]",
+        return [*(f"{s}_scores[row_tile]" for s in fold.scores), f"rows[2 * row_tile + {slot}]",
                 "begin + first_column_of_lane()", "given"]
 
     def _finish_args(self, fold: FoldView, slot: int) -> list[str]:
-        row = f"2 * t + {slot}"
+        row = f"2 * row_tile + {slot}"
         return [*([f"state{self.sweep.number}[{row}]"] if fold.state else []),
-                *(f"{s.found}[t]" for s in fold.sums), f"rows[{row}]", f"here[{row}]",
+                *(f"{s.found}[row_tile]" for s in fold.sums), f"rows[{row}]", f"here[{row}]",
                 f"here[{row}] && leads", "first_number", "given"]
 
     # ---- vectors ----
@@ -273,8 +274,8 @@ class SweepPrinter:
         places |= {n: Var(f"given.{n}", v.kind) for n, v in variables(source.value).items()
                    if n not in vectors}
         text = self.dialect.text(convert(substitute(source.value, places), "float"))
-        return (f"[&]({real} sum, const {real} (&row)[{max(1, len(source.rows))}], "
-                f"const {real} (&column)[{len(source.columns)}]) {{ return sum + ({text}); }}")
+        return (f"[&]({real} so_far, const {real} (&row)[{max(1, len(source.rows))}], "
+                f"const {real} (&column)[{len(source.columns)}]) {{ return so_far + ({text}); }}")
 
     def _with_table(self, one: SumView) -> SumView:
         table = next((t for t in self.tables if t.name == f"{one.array}_summed"), None)

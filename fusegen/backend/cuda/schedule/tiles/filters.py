@@ -79,7 +79,7 @@ class Filter:
     @property
     def norms(self) -> tuple[Param, Param]:
         """|x| and |x − x'|."""
-        return (Param(f"{self.row}_norm", FLOAT32, "row", True),
+        return (Param(f"{self.row}_radius", FLOAT32, "row", True),
                 Param(f"{self.row}_rest", FLOAT32, "row", True))
 
     @property
