@@ -58,6 +58,12 @@ class Machine:
         return self.flat(self.per_host, n_bytes) + self.start + \
             self.across.all_gather(hosts, n_bytes) + self.merge(hosts, n_bytes)
 
+    def met(self, devices: int) -> int:
+        """States that a device has met where hosts come first, its own among them."""
+        if devices <= self.per_host:
+            return devices
+        return self.per_host + math.ceil(devices / self.per_host) - 1
+
     def by_rounds(self, devices: int, n_bytes: float) -> float:
         """Inside hosts, then in rounds of as many: each multiplies what a device knows of."""
         if devices <= self.per_host:
@@ -71,15 +77,18 @@ class Machine:
 def table(machine: Machine, rows: int, state: int) -> str:
     """Microseconds by devices, and what each of them receives."""
     packet = rows * state
-    lines = ["| devices | received by each | one all-gather | hosts, then all | rounds of "
-             f"{machine.per_host} |", "|---|---|---|---|---|"]
+    lines = ["| devices | received by each | the same, hosts first | one all-gather | hosts, then "
+             f"all | rounds of {machine.per_host} |", "|---|---|---|---|---|---|"]
     for devices in (2, 4, 8, 64, 512, 4096, 10_000):
         ways = (machine.flat, machine.by_hosts, machine.by_rounds)
         times = [f"{way(devices, packet) * 1e6:,.0f} µs" for way in ways]
-        received = (devices - 1) * packet
-        size = f"{received / 1e6:,.3g} MB" if received >= 1e6 else f"{received / 1e3:,.3g} KB"
-        lines.append(f"| {devices:,} | {size} | {' | '.join(times)} |")
+        sizes = [written((states - 1) * packet) for states in (devices, machine.met(devices))]
+        lines.append(f"| {devices:,} | {' | '.join((*sizes, *times))} |")
     return "\n".join(lines)
+
+
+def written(n_bytes: float) -> str:
+    return f"{n_bytes / 1e6:,.3g} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.3g} KB"
 
 
 if __name__ == "__main__":

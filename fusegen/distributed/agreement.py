@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from fusegen.distributed.packets import Header
-from fusegen.distributed.ranks import HOST, Ranks
+from fusegen.distributed.ranks import HOST, Members
 from fusegen.ir.errors import ExchangeError
 
 _WORDS = 1024  # bytes of what a rank says in words, where ranks do not belong together
 
 
 def check_alike(
-    ranks: Ranks, headers: Sequence[Header], words: str, error: Exception | None, device: Any
+    ranks: Members, headers: Sequence[Header], words: str, error: Exception | None, device: Any
 ) -> None:
     """Raises where a rank has failed or calls otherwise: its own error on a rank that has one,
     ExchangeError on the others. words: what this rank calls; every rank tells the others."""
@@ -41,7 +41,7 @@ def check_alike(
                         fix="Make the same calls in the same order on every rank.")
 
 
-def _in_words(ranks: Ranks, mine: str, device: Any) -> list[str]:
+def _in_words(ranks: Members, mine: str, device: Any) -> list[str]:
     """What every rank says, cut to a fixed size."""
     said = mine.encode()[:_WORDS]
     block = np.zeros(_WORDS, np.uint8)

@@ -6,6 +6,8 @@ have sent the same number of bytes, and all of them know.
 
     ranks × (header, states …, 0 …) FIRST bytes   →   verified on hosts   →   the rest, if any
 
+Over nodes (levels.py) headers go alone, and states in two exchanges with a merge in between.
+
 Checked once: what is exchanged is agreed at the first call of a kind, among hosts; from then on a
 packet is a seal and the states, and no host waits for a device. What wrong seals come with becomes
 0xff once merged: NaN, and columns of -1. A call is remembered whole (steps.py) where it can be.
@@ -13,8 +15,7 @@ packet is a seal and the states, and no host waits for a device. What wrong seal
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 
 from fusegen.distributed.agreement import check_alike, starts_of
 from fusegen.distributed.calls import Call, Said
+from fusegen.distributed.levels import Levels, Sealed, by_levels, hosts_of
 from fusegen.distributed.packets import (
     HEADER_BYTES,
     SEAL_BYTES,
@@ -32,9 +34,9 @@ from fusegen.distributed.packets import (
     unsealed,
     written,
 )
-from fusegen.distributed.pieces import runs_of
-from fusegen.distributed.ranks import HOST, Ranks, is_recorded, on_hosts
+from fusegen.distributed.ranks import HOST, Members, is_recorded
 from fusegen.distributed.steps import Served
+from fusegen.distributed.tables import Met, met_of, padded, shards_of
 from fusegen.ir.errors import ExchangeError
 from fusegen.ir.literals import constant_key
 from fusegen.ir.shared import Recent
@@ -47,42 +49,34 @@ FIRST = 1 << 14
 _KINDS = 256  # calls of these many kinds are known at once
 
 
-@dataclass(frozen=True, eq=False)
-class Met:
-    """States of every rank, in the order of their columns; `like`: one of this rank's."""
-
-    like: States
-    table: Any  # uint8 (states, rows · bytes), packed: torch's memory, also while a graph is made
-    columns: Spans  # of each of them
-    first: int  # of this rank's columns
-    wrong: Any = None  # bool (), where the states are: is one of another call? None: of none
-
-
 @dataclass(eq=False)
 class AtEveryCall:
     """Headers are verified before anything is made of the states beside them."""
 
-    ranks: Ranks
+    ranks: Members
     widths: Recent[int, tuple[int, ...]] = field(default_factory=lambda: Recent(_KINDS))
 
     def met(self, call: Call) -> Met:
         """Raises on every rank what is wrong on any."""
         for pieces in (call.pieces, None):
             said = call.said(partial(self._guess, pieces=pieces))
-            blocks = self.ranks.gathered(_block(said, call.device), "states")
+            first = HEADER_BYTES if isinstance(self.ranks, Levels) else FIRST
+            blocks = self.ranks.gathered(_block(said, call.device, first), "states")
             headers = read(blocks[:, :HEADER_BYTES].to(HOST).numpy())
             check_alike(self.ranks, headers, said.words, said.error, call.device)
             starts = starts_of(headers)
             if all(h.at == s for h, s in zip(headers, starts, strict=True) if h.n_cols):
                 break
             self._learn(headers)  # on every rank: all fold again, where they have to
-        shards = _runs(starts, headers, call.pieces)
+        shards = shards_of(starts, headers, call.pieces)
+        if isinstance(self.ranks, Levels):
+            return by_levels(call, said.runs, shards, self.ranks)
         n_bytes = max(map(len, shards)) * said.header.size
-        rest = _padded(said.runs, n_bytes)[FIRST - HEADER_BYTES :]
+        rest = padded(said.runs, n_bytes)[FIRST - HEADER_BYTES :]
         table = blocks[:, HEADER_BYTES : HEADER_BYTES + n_bytes]
         if rest.numel():
             table = torch.cat([table, self.ranks.gathered(rest, "states")], 1)
-        return _met(said.runs[0], table, shards, self.ranks)
+        return met_of(said.runs[0], table, shards, self.ranks)
 
     def _guess(self, n_cols: int, pieces: int | None) -> int:
         """As when a rank last had so many columns; before that, as if all had. pieces: what shards
@@ -97,38 +91,12 @@ class AtEveryCall:
         self.widths.put(widths[self.ranks.rank], widths)
 
 
-def _met(
-    like: States, table: Any, shards: Sequence[Spans], ranks: Ranks, wrong: Any = None
-) -> Met:
-    """table: uint8 (ranks, bytes), each as many states as the rank has, and what fills it up."""
-    size = math.prod(like.array.shape)
-    parts = sorted((span, rank, i) for rank, spans in enumerate(shards)
-                   for i, span in enumerate(spans))
-    columns, first = tuple(span for span, _, _ in parts), shards[ranks.rank][0][0]
-    if [(rank, i) for _, rank, i in parts] == [(rank, 0) for rank in range(ranks.size)]:
-        return Met(like, table[:, :size], columns, first, wrong)
-    found = [table[rank, i * size : (i + 1) * size] for _, rank, i in parts]
-    return Met(like, torch.stack(found), columns, first, wrong)  # no host's list goes to a device
-
-
-def _runs(starts: list[int], headers: list[Header], pieces: int | None) -> list[Spans]:
-    """The columns of every state that every rank has."""
-    return [runs_of(s, s + h.n_cols, pieces) for s, h in zip(starts, headers, strict=True)]
-
-
-def _padded(runs: Sequence[States], n_bytes: int) -> Any:
-    """As a tensor, uint8 (n_bytes,): one after the other, then 0."""
-    parts = [torch.as_tensor(s.array).reshape(-1) for s in runs]
-    left = n_bytes - sum(p.numel() for p in parts)
-    return torch.cat([*parts, parts[0].new_zeros(left)]) if left or len(parts) > 1 else parts[0]
-
-
-def _block(said: Said, device: Any) -> Any:
-    """What every rank sends first, uint8 (FIRST,)."""
-    block = torch.zeros(FIRST, dtype=torch.uint8, device=device)
+def _block(said: Said, device: Any, size: int) -> Any:
+    """What every rank sends first, uint8 (size,): a header, and what fits of the states."""
+    block = torch.zeros(size, dtype=torch.uint8, device=device)
     block[:HEADER_BYTES] = torch.from_numpy(written(said.header))
     if said.runs:
-        body = _padded(said.runs, len(said.runs) * said.header.size)[: FIRST - HEADER_BYTES]
+        body = padded(said.runs, len(said.runs) * said.header.size)[: size - HEADER_BYTES]
         block[HEADER_BYTES : HEADER_BYTES + body.numel()] = body
     return block
 
@@ -156,7 +124,7 @@ class Agreed:
 class Once:
     """Headers are verified at the first call of a kind; later calls wait for no host."""
 
-    ranks: Ranks
+    ranks: Members
     timeout: Any
     kinds: Recent[Any, Agreed] = field(default_factory=lambda: Recent(_KINDS))
     steps: Recall | None = None  # for arrays that lie alike
@@ -179,6 +147,8 @@ class Once:
         agreed = self.kinds.get(call.key)
         if agreed is None or not agreed.in_order or is_recorded(call.device):
             return
+        if isinstance(self.ranks, Levels):  # two exchanges, with a merge in between
+            return
         if self.steps is None:
             self.steps = Recall(call.pipeline.signature.arrays)
         words = agreed.n_bytes // SEAL_BYTES + 1
@@ -194,11 +164,14 @@ class Once:
         if call.error is not None:
             raise call.error
         runs = call.folded(agreed.shards[self.ranks.rank][0][0])
-        states = _padded(runs, agreed.n_bytes).view(torch.int64)
+        if isinstance(self.ranks, Levels):
+            sealed = Sealed(agreed.seal, agreed.seal, self.wrong[agreed.seal.device])
+            return by_levels(call, runs, agreed.shards, self.ranks, sealed)
+        states = padded(runs, agreed.n_bytes).view(torch.int64)
         table = self.ranks.gathered(torch.cat([agreed.seal, states]), "states")
         wrong = unsealed(table, agreed.seal, self.wrong[table.device])
         rest = table.view(torch.uint8)[:, SEAL_BYTES:]
-        return _met(runs[0], rest, agreed.shards, self.ranks, wrong)
+        return met_of(runs[0], rest, agreed.shards, self.ranks, wrong)
 
     def _renew(self, pipeline: Pipeline) -> None:
         """Forget what was agreed of a text that has changed since, as every rank does."""
@@ -212,12 +185,12 @@ class Once:
                 f"{call.pipeline.name} is called in a new way while a graph is recorded",
                 why="What ranks exchange is agreed among their hosts at the first such call.",
                 fix="Call it once with arrays like these before the graph is recorded.")
-        hosts = on_hosts(self.ranks, self.timeout)
+        hosts = hosts_of(self.ranks, self.timeout)
         said = call.said(lambda n_cols: 0)
         block = torch.from_numpy(written(said.header))
         headers = read(hosts.gathered(block, "their headers").numpy())
         check_alike(hosts, headers, said.words, said.error, HOST)
-        shards = tuple(_runs(starts_of(headers), headers, call.pieces))
+        shards = tuple(shards_of(starts_of(headers), headers, call.pieces))
         seal = seal_of(said.header.seal, shards)
         kept = torch.frombuffer(bytearray(seal), dtype=torch.int64).to(call.device)
         if kept.device not in self.wrong:

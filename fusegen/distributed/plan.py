@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from fusegen.pipeline.states.roles import Roles
 
 @dataclass(frozen=True, slots=True)
 class ExchangePlan:
-    """One exchange of states. Bytes are those of all ranks together, without headers."""
+    """The exchange of states. Bytes are those that each rank is left with, without headers."""
 
     pipeline: str
     ranks: int
@@ -25,16 +25,36 @@ class ExchangePlan:
     state_bytes: int  # of a row, on each rank
     gathered_bytes: int  # of the shards' elements, which an all-gather of them moves; 0: none
     states: int = 1  # of a row, that each rank sends: more for bits that ranks do not change
+    per_node: int = 0  # ranks whose states meet before those of nodes; 0: all of them at once
+    node_states: int = 1  # of a row, that each node is left with
+
+    @property
+    def inside_bytes(self) -> int:
+        """What the all-gather inside a node leaves, or that of all ranks."""
+        n = self.per_node or self.ranks
+        return n * self.states * self.n_rows * self.state_bytes
+
+    @property
+    def across_bytes(self) -> int:
+        """What the all-gather across nodes leaves; 0: there is none."""
+        nodes = self.ranks // self.per_node if self.per_node else 0
+        return nodes * self.node_states * self.n_rows * self.state_bytes
 
     @property
     def exchanged_bytes(self) -> int:
-        """What the all-gather of states moves."""
-        return self.ranks * self.states * self.n_rows * self.state_bytes
+        """What all exchanges of states leave."""
+        return self.inside_bytes + self.across_bytes
 
     def __str__(self) -> str:
         rows = f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}"
-        head = (f"{self.pipeline} of {rows} sharded over {self.ranks} ranks: one all-gather of "
-                f"{self.exchanged_bytes:,} bytes ({self.states * self.state_bytes} a row and rank)")
+        each = self.states * self.state_bytes
+        where = f"{self.pipeline} of {rows} sharded over {self.ranks} ranks: one all-gather"
+        head = f"{where} of {self.inside_bytes:,} bytes ({each} a row and rank)"
+        if self.per_node:
+            head = (f"{where} inside nodes of {self.per_node}, of {self.inside_bytes:,} bytes "
+                    f"({each} a row and rank), and one across {self.ranks // self.per_node} "
+                    f"nodes, of {self.across_bytes:,} "
+                    f"({self.node_states * self.state_bytes} a row and node)")
         if not self.gathered_bytes:
             return head
         times = self.gathered_bytes / max(1, self.exchanged_bytes)
@@ -42,11 +62,12 @@ class ExchangePlan:
 
 
 def plan_of(
-    pipeline: Pipeline, ranks: int, pieces: int | None, n_rows: int, n_cols: int,
+    pipeline: Pipeline, ranks: int, per_node: int, pieces: int | None, n_rows: int, n_cols: int,
     dtypes: Mapping[str, DType], constants: dict[str, Any],
 ) -> ExchangePlan:
-    """For whole rows of n_cols columns, on ranks that have as many as one another, in whole pieces.
-    Raises ArgumentError, and PipelineError for a text without states."""
+    """For whole rows of n_cols columns, on ranks that have as many as one another, in whole pieces;
+    per_node: of them on each node. Raises ArgumentError, and PipelineError for a text without
+    states."""
     check_count("n_rows", n_rows, 0)
     check_count("n_cols", n_cols)
     roles = Roles(pipeline, dtypes, constants)
@@ -55,6 +76,11 @@ def plan_of(
     step = pieces or 1
     width = -(-n_cols // (ranks * step)) * step
     ends = [min(r * width, n_cols) for r in range(ranks + 1)]
-    states = max(len(runs_of(a, b, pieces)) for a, b in pairwise(ends))
-    return ExchangePlan(pipeline.name, ranks, n_rows, roles.layout.n_bytes,
-                        n_rows * n_cols * elements, states)
+    return ExchangePlan(
+        pipeline.name, ranks, n_rows, roles.layout.n_bytes, n_rows * n_cols * elements,
+        _most(ends, pieces), per_node if per_node < ranks else 0, _most(ends[::per_node], pieces))
+
+
+def _most(ends: Sequence[int], pieces: int | None) -> int:
+    """States that one of these runs of columns has at most."""
+    return max(len(runs_of(a, b, pieces)) for a, b in pairwise(ends))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -14,13 +14,31 @@ from fusegen.ir.errors import ArgumentError, ExchangeError
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
+class Members(Protocol):
+    """Processes that exchange bytes."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def group(self) -> Any:
+        """What they were made of."""
+
+    def gathered(self, mine: Any, what: str) -> Any:
+        """See `Ranks`."""
+
+
 class Ranks:
     """The members of a group. Raises ArgumentError where there is none, or this process is not in
     it."""
 
     def __init__(self, group: Any) -> None:
         self.group = group
-        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self.rank: int = dist.get_rank(group)
+        self.size: int = dist.get_world_size(group)
         if self.rank < 0:
             raise ArgumentError("this process is not in the group that a row is sharded over",
                                 fix="Call sharded(…) on the group's own ranks alone.")
@@ -58,7 +76,7 @@ def group_of(group: Any) -> Any:
     if group is not None and hasattr(group, "get_group"):  # a DeviceMesh
         if group.ndim != 1:
             raise ArgumentError(f"the mesh has {group.ndim} dimensions, a row lies along one",
-                                fix='Give one of them: mesh["name"].')
+                                fix='Give one of them: mesh["name"], or two: mesh["node", "gpu"].')
         group = group.get_group()
     return dist.group.WORLD if group is None else group
 

@@ -13,16 +13,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import torch
-
 from fusegen.distributed.calls import Call
-from fusegen.distributed.exchange import AtEveryCall, Met, Once
+from fusegen.distributed.exchange import AtEveryCall, Once
 from fusegen.distributed.gradients import is_recorded, record
+from fusegen.distributed.levels import Levels, checked_nodes, members_of, place_of
 from fusegen.distributed.meshes import COLUMNS, are_placed, placed
 from fusegen.distributed.operator import entry_of, in_graph
-from fusegen.distributed.packets import poison
 from fusegen.distributed.plan import ExchangePlan, plan_of
-from fusegen.distributed.ranks import HOST, Ranks, group_of
+from fusegen.distributed.ranks import HOST, Members
+from fusegen.distributed.tables import merged
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kinds import DTypes
@@ -34,9 +33,8 @@ from fusegen.pipeline import by_torch
 from fusegen.pipeline.decorator import check_pipeline
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.remembered import MISS
-from fusegen.pipeline.states.pieced import PiecedStates, asked_pieces, merge, whole_of
+from fusegen.pipeline.states.pieced import asked_pieces
 from fusegen.pipeline.states.record import States
-from fusegen.pipeline.states.runs import merge_gathered
 
 _CHECKS = "auto every once"
 _DERIVED = 64
@@ -47,13 +45,14 @@ class Sharded:
 
     def __init__(
         self, pipeline: Pipeline, group: Any, checks: str, timeout: timedelta | None,
-        pieces: int | None,
+        pieces: int | None, per_node: int | str | None = None,
     ) -> None:
         self.pipeline, self.group = pipeline, group
         self.names = pipeline.signature.arrays
         """For torch.compile, which may take a pipeline in an object for a method of it."""
         self.identity = by_torch.identity(f"sharded {pipeline.name}")
         self._checks, self._timeout, self._pieces = checks, timeout, pieces
+        self._per_node = per_node
         self._ways: dict[str, AtEveryCall | Once] = {}
         self._others: dict[int, Sharded] = {}  # of groups that DTensors name
         self._derived: Recent[Pipeline, Sharded] = Recent(_DERIVED)  # gradients
@@ -112,17 +111,19 @@ class Sharded:
         """What a call like an earlier one finds, or MISS. DTensors, and tensors whose gradients are
         recorded, are none that a remembered call had."""
         once = self._ways.get("once")
-        if not isinstance(once, Once) or once.ranks.group is not group_of(self.group):
+        if not isinstance(once, Once) or once.ranks.group is not place_of(self.group):
             return MISS
         return once.again(self.pipeline, arrays, named, at, columns)
 
     def of(self, pipeline: Pipeline) -> Sharded:
         """Another pipeline over the same ranks."""
         return self._derived.get_or_make(
-            pipeline, lambda: self._like(pipeline, self.group))
+            pipeline, lambda: self._like(pipeline, self.group, self._per_node))
 
-    def _like(self, pipeline: Pipeline, group: Any) -> Sharded:
-        return Sharded(pipeline, group, self._checks, self._timeout, self._pieces)
+    def _like(
+        self, pipeline: Pipeline, group: Any, per_node: int | str | None = None
+    ) -> Sharded:
+        return Sharded(pipeline, group, self._checks, self._timeout, self._pieces, per_node)
 
     def graph_entry(self, _identity: str, n_arrays: int, *told: Any) -> str:
         """For torch.compile, which does not read it: see `operator.entry_of`."""
@@ -147,8 +148,9 @@ class Sharded:
 
         dtype: of the inputs, one or by name; inputs: optional ones that are there. Raises as
         `Pipeline.work`, and ArgumentError where there is no process group."""
-        ranks = Ranks(group_of(self.group)).size
-        return plan_of(self.pipeline, ranks, self._pieces, n_rows, n_cols,
+        members = self._members()
+        per_node = members.inside.size if isinstance(members, Levels) else members.size
+        return plan_of(self.pipeline, members.size, per_node, self._pieces, n_rows, n_cols,
                        *self.pipeline.assumed(dtype, inputs, constants))
 
     @blames
@@ -187,54 +189,33 @@ class Sharded:
             self._others[id(group)] = self._like(self.pipeline, group)
         return self._others[id(group)]
 
+    def _members(self) -> Members:
+        return members_of(place_of(self.group), self._per_node, self._timeout)
+
     def _way(self, call: Call) -> AtEveryCall | Once:
         """How calls are checked where these arrays are; anew for another group."""
         checks = self._checks
         if checks == "auto":
             checks = "every" if call.device.type == HOST.type else "once"
-        group, found = group_of(self.group), self._ways.get(checks)
-        if found is None or found.ranks.group is not group:
-            ranks = Ranks(group)
+        found = self._ways.get(checks)
+        if found is None or found.ranks.group is not place_of(self.group):
+            ranks = self._members()
             found = AtEveryCall(ranks) if checks == "every" else Once(ranks, self._timeout)
             self._ways[checks] = found
         return found
-
-
-def merged(call: Call, met: Met) -> States:
-    """⊕ of all ranks' states."""
-    mine = met.like.array
-    table = _of_kind(mine, met.table.view(len(met.columns), *mine.shape))
-    if call.pieces is None:
-        whole = merge_gathered(call.pipeline, met.like, table, met.columns)
-    else:
-        whole = _along_tree(call.pipeline, met, table, call.pieces)
-    if met.wrong is not None:
-        poison(torch.as_tensor(whole.array), met.wrong)
-    return whole
-
-
-def _along_tree(pipeline: Pipeline, met: Met, table: Any, pieces: int) -> States:
-    """The same of runs of pieces, along the row's own tree."""
-    parts = []
-    for one, (first, end) in zip(table, met.columns, strict=True):
-        seen = ((first, end),) if end > first else ()
-        states = replace(met.like, array=one, n_cols=end - first, columns=seen)
-        parts.append(PiecedStates((states,), pieces))
-    return whole_of(pipeline, merge(pipeline, *parts))
-
-
-def _of_kind(mine: Any, tensor: Any) -> Any:
-    return tensor if isinstance(mine, torch.Tensor) else tensor.numpy()
 
 
 @blames
 def sharded(
     pipeline: Pipeline, group: Any = None, *, checks: str = "auto",
     timeout: timedelta | None = None, deterministic: bool = False, pieces: int | None = None,
+    per_node: int | str | None = None,
 ) -> Sharded:
     """A pipeline of rows whose columns are sharded over the ranks of a torch.distributed group.
 
-    group: a process group, a DeviceMesh of one dimension, or None for all processes.
+    group: a process group, a DeviceMesh, or None for all processes. Of a mesh of two dimensions,
+    nodes and the ranks of each, a node's states meet first, and then those of nodes. So they do
+    with per_node=, how many neighbouring ranks are a node, or "host": those on each host.
     checks: "every" call verifies on hosts that all ranks made the same call; "once" does so at the
     first call of a kind (shapes, types, constants), and later calls only on the device, where wrong
     states become NaN: no host waits for a device, and CUDA graphs may record them. "auto": every
@@ -245,4 +226,5 @@ def sharded(
     """
     check_pipeline("sharded", pipeline)
     one_of("checks", checks, _CHECKS)
-    return Sharded(pipeline, group, checks, timeout, asked_pieces(deterministic, pieces))
+    return Sharded(pipeline, group, checks, timeout, asked_pieces(deterministic, pieces),
+                   checked_nodes(per_node))

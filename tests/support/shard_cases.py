@@ -204,8 +204,9 @@ def groups_of_some(rank: int) -> None:
     for checks in ("every", "once"):
         step = fg.distributed.sharded(PIPELINES["softmax_topk"], alone, checks=checks)
         cases.near(step(tensor(x)), wanted("softmax_topk", [x]))
+    mesh = torch.distributed.init_device_mesh("cpu", (2, 2, 1))
     raises(lambda: fg.distributed.sharded(PIPELINES["topk"], mesh)(tensor(x)), fg.ArgumentError,
-           "2 dimensions")
+           "3 dimensions")
 
 
 # ---- what ranks must not do, said on every rank ----

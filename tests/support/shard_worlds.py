@@ -10,6 +10,7 @@ from typing import Any
 
 import fusegen as fg
 from support.shard_cases import CASES, PIPELINES, RANKS, raises, torch
+from support.shard_nodes import NODE_CASES
 from support.shard_steps import STEP_CASES
 from support.shard_vectors import VECTOR_CASES
 from support.worlds import World
@@ -18,13 +19,14 @@ LIMIT = 4.0  # seconds that a group waits for who does not come
 X = torch.zeros(2, 8)
 
 
-def known(checks: str) -> Callable[..., Any]:
+def known(checks: str, per_node: int | None = None) -> Callable[..., Any]:
     """A call that all ranks have made, over a group that waits for LIMIT seconds: when kernels are
     there, and none of them is late for another reason."""
     p, limit = PIPELINES["logsumexp"], timedelta(seconds=LIMIT)
     fg.distributed.sharded(p)(X)
     few = torch.distributed.new_group(timeout=limit)
-    step = fg.distributed.sharded(p, few, checks=checks, timeout=limit)
+    limit = None if per_node else limit  # nodes wait as the group does
+    step = fg.distributed.sharded(p, few, checks=checks, timeout=limit, per_node=per_node)
     step(X)
     return step
 
@@ -47,6 +49,15 @@ def absent(rank: int) -> None:
     in_time(lambda: raises(lambda: step(X), fg.ExchangeError, "did not get states"))
 
 
+def absent_in_a_node(rank: int) -> None:
+    """Rank 1 does not come; ranks of the other node hear of it, too."""
+    step = known("every", per_node=2)
+    if rank == 1:
+        time.sleep(LIMIT + 4)
+        return
+    in_time(lambda: raises(lambda: step(X), fg.ExchangeError, "did not get states"))
+
+
 def new_on_one(rank: int) -> None:
     """Checked once, rank 1 makes a call that is new to it, the others one that they know."""
     step, what = known("once"), "their headers" if rank == 1 else "states"
@@ -61,6 +72,7 @@ def in_time(call: Callable[[], None]) -> None:
 
 
 WORLDS = [
-    World("living", RANKS, {**CASES, **STEP_CASES, **VECTOR_CASES}),
+    World("living", RANKS, {**CASES, **STEP_CASES, **VECTOR_CASES, **NODE_CASES}),
     *(World(f.__name__, 3, {"it": f}) for f in (killed, absent, new_on_one)),
+    World("absent_in_a_node", RANKS, {"it": absent_in_a_node}),
 ]
