@@ -211,8 +211,7 @@ struct candidates {
     void sort()
     {
         cut(sorted.most);
-        widen();
-        sorted.sort(values, columns, held);
+        sorted.sort(values, held, [&](int64_t i) { return merged ? columns[i] : origin + int64_t(offsets[i]); });
     }
 
     // Of as many entries as a V has, from the i-th best on.

@@ -17,7 +17,8 @@ using rank = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
 template <typename T>
 using unsigned_rank = std::make_unsigned_t<rank<T>>;
 
-// An integer that compares as the value does in a list: NaN above all numbers, -0 as 0.
+// An integer that compares as the value does in a list: NaN above all numbers, -0 as 0. Its low bits are
+// 0 where those of the value are, whatever its sign.
 template <typename T>
 inline rank<T> rank_of(T value)
 {
@@ -25,8 +26,8 @@ inline rank<T> rank_of(T value)
         return value;
     } else {
         constexpr rank<T> most = std::numeric_limits<rank<T>>::max();
-        const rank<T> bits = as<rank<T>>(value + 0);  // -0 + 0 is 0
-        const rank<T> ordered = bits ^ (bits >> (8 * sizeof bits - 1) & most);
+        const rank<T> bits = as<rank<T>>(value), size = bits & most;
+        const rank<T> ordered = bits < 0 ? -size : size;
         return value != value ? most : ordered;
     }
 }
@@ -38,7 +39,7 @@ inline T value_of(rank<T> r)
     if constexpr (std::is_integral_v<T>)
         return r;
     else
-        return as<T>(rank<T>(r ^ (r >> (8 * sizeof r - 1) & std::numeric_limits<rank<T>>::max())));
+        return r < 0 ? -as<T>(rank<T>(-r)) : as<T>(r);
 }
 
 // The next value after those of a rank; after the last, infinity or the largest integer, itself.
