@@ -59,13 +59,37 @@ def check(found, x, k, **options):
     np.testing.assert_array_equal(np.signbit(values)[signs], np.signbit(want_values)[signs])
 
 
-@pytest.mark.parametrize("k", [1, 5, 8, 9, 64, 1024])
+@pytest.mark.parametrize("k", [1, 5, 8, 9, 30, 64, 1024])
 def test_lists_of_every_length(k):
     found = executable(topk, constants=(("k", k),))
-    short = range(k, 70) if k in (1, 5) else ()  # of a few vectors: chosen without a search
+    # Of a few vectors: chosen without a search. Of as many as a network sorts, and some more.
+    short = {1: range(1, 70), 5: range(5, 70), 30: range(30, 150)}.get(k, ())
     for n_cols in (k, k + 1, 2 * k + 3, *short, 300, 1500, 5003, 20011):
         if n_cols >= k:
             check(found, nasty(n_cols), k)
+
+
+def entries_and_sums(x, *, k):
+    e = fg.exp(x - fg.max(x))
+    return fg.topk(e / fg.sum(e), k), fg.topk(-x, 2 * k), fg.sum(x * x)
+
+
+@pytest.mark.parametrize("chunk", [None, 1])
+@pytest.mark.parametrize("target", LEVELS)
+def test_what_is_summed_beside_lists_has_no_part_of_the_last_vector_twice(target, chunk):
+    found = executable(entries_and_sums, target=CPU_TARGETS[target], chunk=chunk,
+                       constants=(("k", 20),))
+    for n_cols in (40, 41, 47, 64, 127, 128, 129, 143, 300, 511, 513, 1027, 2060):
+        x = np.random.default_rng(n_cols).normal(size=(5, n_cols)).astype("f4")
+        values, columns, least, least_columns, squares = run(found, {"x": x}, n_cols)
+        e = np.exp(x.astype("f8") - x.max(1, keepdims=True))
+        _, want = np_topk(x, 20)
+        np.testing.assert_array_equal(columns, want)
+        np.testing.assert_allclose(
+            values, np.take_along_axis(e / e.sum(1, keepdims=True), want, 1), rtol=3e-6)
+        np.testing.assert_array_equal(least_columns, np_topk(-x, 40)[1])
+        np.testing.assert_array_equal(least, np_topk(-x, 40)[0])
+        np.testing.assert_allclose(squares, (x.astype("f8") ** 2).sum(1), rtol=3e-6)
 
 
 @LIGHTLY

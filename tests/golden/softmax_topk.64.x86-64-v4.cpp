@@ -111,21 +111,21 @@ inline void merge(State& state, State& part)
     state.top.merge(part.top);
 }
 
-// One chunk, columns [begin, end): a whole number of V.
+// One chunk, columns [begin, end).
 template <typename V>
 inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
 
     // 1. What each base monoid makes of the chunk.
-    fg::highest<V> m_lanes;
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
-        const V x = fg::load<V>(row.x + col);
-        m_lanes.take(x);  // texts.py  m = fg.max(x)
-    }
+    fg::highest<V> m_lanes[2];
+    fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
+        const V x = fg::load<V>(row.x + col, live);
+        m_lanes[turn].take(live(x, -fg::infinity));  // texts.py  m = fg.max(x)
+    });
 
     // 2. The new m; the sums so far move there.
-    const float m = fg::greater_of(state.m, m_lanes.across());
+    const float m = fg::greater_of(state.m, fg::both(m_lanes[0], m_lanes[1]).across());
     const float m_anchor = fg::shift_anchor(m);
     if (fg::rarely(m_anchor != state.m_anchor))
         rebase(state, m_anchor);
@@ -133,12 +133,12 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 
     // 3. Sums relative to m.
     V sum_exp_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
-        const V x = fg::load<V>(row.x + col);
+        const V x = fg::load<V>(row.x + col, live);
         const V x_minus_m = x - m_anchor;
-        sum_exp_lanes += fg::exp_below(x_minus_m);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    }
+        sum_exp_lanes += live(fg::exp_below(x_minus_m), 0.0f);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    });
     state.sum_exp += fg::total(sum_exp_lanes);
 }
 
@@ -147,32 +147,45 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 template <typename V, typename F>
 inline void each_list(State& state, const Row& row, F visit)
 {
-    visit(state.top, [&](int64_t col) {
-        const V x = fg::load<V>(row.x + col);
+    visit(state.top, [&](int64_t col, auto live) {
+        const V x = fg::load<V>(row.x + col, live);
         return x;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
 }
 
 // Columns [begin, end) of a row, chunk by chunk, and to the lists several chunks at a time; what
 // fills no vector comes last. The columns that the lists survey are folded first: that is when they
-// come from memory.
+// come from memory. Rows that networks sort whole go to the lists whole.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
     const int64_t first = begin, rest = end - (end - begin) % fg::width<fg::lanes>;
     const auto absorb_all = [&](int64_t from, int64_t to) {
-        for (; from < to; from += 256) {
+        for (int64_t stop; from < to; from = stop) {
+            stop = to - from < 256 + 16 ? to : from + 256;
             fg::prefetch(row.x + from + 4096, 256);
             fg::expect(row.values, 64, (from - first) / 256);
             fg::expect(row.indices, 64, (from - first) / 256);
-            absorb<fg::lanes>(state, row, from, to - from < 256 ? to : from + 256);
+            absorb<fg::lanes>(state, row, from, stop);
         }
     };
+    const auto with_rest = [&](int64_t to) { return to == rest ? end : to; };
+    bool whole = true;
+    each_list<fg::lanes>(state, row, [&](auto& list, auto) {
+        whole &= end - first <= list.at_once;
+    });
+    if (whole) {
+        absorb_all(first, end);
+        each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
+            list.template take_all<fg::lanes>(first, end, lift);
+        });
+        return;
+    }
     each_list<fg::lanes>(state, row, [&](auto& list, auto) {
         const int64_t chunks = (list.surveyed(rest - first) + 255) / 256;
         begin = first + chunks * 256 > begin ? first + chunks * 256 : begin;
     });
     begin = begin < rest ? begin : rest;
-    absorb_all(first, begin);
+    absorb_all(first, with_rest(begin));
     each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
         list.template survey<fg::lanes>(first, rest, lift);
         list.template search<fg::lanes>(first, begin, lift);
@@ -182,7 +195,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
         each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
             list.template mark<fg::lanes>(begin, stop, lift);
         });
-        absorb_all(begin, stop);
+        absorb_all(begin, with_rest(stop));
         each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
             list.template take<fg::lanes>(begin, stop, lift);
         });
@@ -191,12 +204,10 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
     each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
         list.template review<fg::lanes>(first, rest, lift);
     });
-    if (rest < end) {
-        absorb<float>(state, row, rest, end);
-        each_list<float>(state, row, [&](auto& list, auto lift) {
-            list.template search<float>(rest, end, lift);
+    if (rest < end)
+        each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
+            list.template take_rest<fg::lanes>(rest, end, lift);
         });
-    }
 }
 
 // The row is folded: its values and results.

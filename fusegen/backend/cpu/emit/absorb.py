@@ -76,7 +76,7 @@ class AbsorbPrinter:
         found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
         phases = tuple(p for p in found if p is not None)
-        whole = self.ranked or self.kernel.has_vectors
+        whole = self.monoid.best or self.monoid.lists or self.kernel.has_vectors
         if whole or not (self.monoid.levels and self.lanes.partly):
             values = self._row_values(element_exprs(self.sweep))
             return numbered([Part("absorb", "", values, phases)])

@@ -91,10 +91,10 @@ def _row_values(kernel: Kernel) -> frozenset[str]:
 
 
 def can_be_partial(sweep: Sweep, kernel: Kernel) -> bool:
-    """Can a vector of its items be the first few lanes of one? Not where whole ones are gathered,
-    in long lists, and in monoids of the user's own."""
-    gathered = any(gathers(c, kernel) for c in sweep.monoid.lists)
-    return not (sweep.monoid.own or gathered) and all(
+    """Can a vector of its items be the first few lanes of one? Not in monoids of the user's own,
+    and where long lists gather whole ones from tiles."""
+    tiles = kernel.has_vectors and any(gathers(c, kernel) for c in sweep.monoid.lists)
+    return not (sweep.monoid.own or tiles) and all(
         isinstance(source, FromMemory | FromVectors) for source in sweep.loads)
 
 

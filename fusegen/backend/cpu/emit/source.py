@@ -110,6 +110,8 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
     partly = {s.number: wide and can_be_partial(s, kernel) for s in kernel.sweeps}
     monoids = [s.monoid for s in kernel.sweeps]
     waits = any(m.levels or m.folded or m.lists for m in monoids)
+    turns = waits and not pairs and all(partly.values())
+    gathered = any(gathers(c, kernel) for m in monoids for c in m.lists)
     return KernelView(
         name=kernel.name,
         arrays=tuple(f for p in kernel.params for f in _array_fields(p)),
@@ -124,7 +126,7 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
         ),
         numbered=FIRST_COLUMN.name in names_in(kernel),
         kept=kept, kept_columns=KEPT_BYTES // kernel.compute.itemsize,
-        short_columns=schedule.short_columns if waits and not pairs and all(partly.values()) else 0,
+        short_columns=schedule.short_columns if turns and not gathered else 0,
         pairs=pairs,
         row_tables=tuple(row_table(p, row) for p in _met_by_columns(kernel)),
         batches=tuple(p.name for p in kernel.params if p.shape == "column_vector"),

@@ -7,6 +7,7 @@
 #include <fusegen/cpu/compress.hpp>
 #include <fusegen/cpu/kth.hpp>
 #include <fusegen/cpu/limits.hpp>
+#include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/order.hpp>
 #include <fusegen/cpu/ranking.hpp>
 #include <fusegen/cpu/ranks.hpp>
@@ -25,6 +26,7 @@ struct candidates {
     static constexpr int64_t full = kept + (K < 256 ? 256 : K);  // time for a cut
     static constexpr int64_t block = list_block;                 // columns between two looks at the room
     static constexpr int64_t room = full + block + width<lanes>;
+    static constexpr int64_t at_once = ranking<T, K>::in_network < block ? ranking<T, K>::in_network : block;
 
     alignas(64) T values[room];
     alignas(64) uint32_t offsets[room];  // of their columns from the origin, until the list is merged
@@ -56,7 +58,8 @@ struct candidates {
         return seen < looks ? 0 : seen * n;
     }
 
-    // Before any search: guesses the bar from the first columns. Where far more of the row than that
+    // Before any search: guesses the bar from the first columns; of few, from all, so that K do reach
+    // it. Where far more of the row than that
     // would reach it, by a look here and there, from columns that are far apart instead: the row
     // is not shuffled, and they cost more to read.
     template <typename V, typename F>
@@ -65,20 +68,20 @@ struct candidates {
         constexpr int64_t n = width<V>, looks = 16;
         const int64_t vectors = (end - begin) / n, seen = surveyed(end - begin) / n;
         if (seen == 0)
-            return;
+            return guess<V>(begin, vectors, n, K, lift);
         const double expected = double(K) * seen / vectors;
         const int64_t kth = expected + 3 * std::sqrt(expected) + 2;
         guess<V>(begin, seen, n, kth, lift);
         int64_t reach = 0;
         for (int64_t look = 1; look <= looks; ++look)
-            reach += __builtin_popcountll(reaching(lift(begin + (vectors * look / looks - 1) * n), bar));
+            reach += __builtin_popcountll(reaching(lift(begin + (vectors * look / looks - 1) * n, all_lanes()), bar));
         if (rarely(reach * seen > 4 * looks * kth + 8 * seen))
             guess<V>(begin, seen, vectors / seen * n, kth, lift);
     }
 
     // From a sample of which `kth` are to reach the bar: if the row is shuffled, fewer than K of all
     // do in one of a thousand, and review() is due. Groups are as good as columns, and fewer.
-    // lift gives as many values as a V has, from a column on.
+    // lift gives as many values as a V has, from a column on, of those that are live.
     template <typename V, typename F>
     void guess(int64_t column, int64_t vectors, int64_t step, int64_t kth, F lift)
     {
@@ -88,10 +91,10 @@ struct candidates {
         if (groups * n <= kth)
             return;
         for (int64_t group = 0; group < groups; ++group) {
-            auto most = lift(column);
+            auto most = lift(column, all_lanes());
             column += step;
             for (int64_t i = 1; i < depth; ++i, column += step) {
-                const auto next = lift(column);
+                const auto next = lift(column, all_lanes());
                 most = next > most ? next : most;
             }
             std::memcpy(values + group * n, &most, sizeof most);
@@ -110,6 +113,38 @@ struct candidates {
             mark<V>(begin, stop, lift);
             take<V>(begin, stop, lift);
         }
+    }
+
+    // Columns [begin, end), at_once at most: every one.
+    template <typename V, typename F>
+    void take_all(int64_t begin, int64_t end, F lift)
+    {
+        if (rarely(held > full))
+            cut(kept);
+        if (held == 0)
+            origin = begin;
+        each<V>(begin, end, [&](int64_t col, auto live) {
+            const auto v = lift(col, live);
+            const int64_t at = held + (col - begin);
+            std::memcpy(values + at, &v, sizeof v);
+            for (int lane = 0; lane < width<V>; ++lane)
+                offsets[at + lane] = uint32_t(col - origin) + lane;
+        });
+        held += end - begin;
+    }
+
+    // What fills no vector, after all others.
+    template <typename V, typename F>
+    void take_rest(int64_t begin, int64_t end, F lift)
+    {
+        if (rarely(held > full))
+            cut(kept);
+        if (held == 0)
+            origin = begin;
+        const first_lanes live{end - begin};
+        const auto v = lift(begin, live);
+        const uint64_t bits = reaching(v, bar) & ((uint64_t(1) << live.n) - 1);
+        held += append(values + held, offsets + held, v, bits, uint32_t(begin - origin));
     }
 
     // After all columns of a survey: was its bar too high?
@@ -134,7 +169,7 @@ struct candidates {
         const T least = bar;
         int64_t i = 0;
         for (int64_t column = begin; column < end; ++i, column += width<V>)
-            entering[i] = reaching(lift(column), least);
+            entering[i] = reaching(lift(column, all_lanes()), least);
         for (; i % 64 != 0; ++i)
             entering[i] = 0;
     }
@@ -147,7 +182,7 @@ struct candidates {
         for (int64_t first = 0; begin + first * width<V> < end; first += 64)
             for (uint64_t vectors = where_any(entering + first); vectors != 0; vectors &= vectors - 1) {
                 const int64_t i = first + __builtin_ctzll(vectors), column = begin + i * width<V>;
-                n += append(values + n, offsets + n, lift(column), entering[i], uint32_t(column - origin));
+                n += append(values + n, offsets + n, lift(column, all_lanes()), entering[i], uint32_t(column - origin));
             }
         held = n;
     }

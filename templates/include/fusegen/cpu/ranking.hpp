@@ -37,6 +37,7 @@ struct ranking {
     // The work of a network grows faster than the list: longer ones are sorted byte by byte.
     static constexpr bool by_network = slots <= (sizeof(lanes) > 16 ? 4096 : 256);
     static constexpr int64_t most = by_network ? slots : K + K / 8 + 16;  // values at a time
+    static constexpr int64_t in_network = by_network ? slots : 0;
     static constexpr int place_bits = __builtin_ctzll(slots), key_bits = 31 - place_bits;
     static constexpr int n_lanes = network::n_lanes;
     static constexpr bool few_rows = slots == slots_for(1);
