@@ -103,6 +103,14 @@ def _block(said: Said, device: Any, size: int) -> Any:
 
 # ---- agreed once ----
 
+_NOT_SAID = constant_key(None), constant_key(None)
+
+
+def _places(at: int | None, columns: int | None) -> tuple[Any, ...]:
+    if at is None and columns is None:
+        return _NOT_SAID
+    return constant_key(at), constant_key(columns)
+
 
 @dataclass(frozen=True, eq=False)
 class Agreed:
@@ -140,7 +148,7 @@ class Once:
         self._renew(pipeline)
         if self.steps is None:
             return MISS
-        return self.steps.find(arrays, named, None, (constant_key(at), constant_key(columns)))
+        return self.steps.find(arrays, named, None, _places(at, columns))
 
     def learn(self, call: Call, met: Met, whole: States) -> None:
         """Remember a call that has been served."""
@@ -155,7 +163,7 @@ class Once:
         packet = agreed.seal.expand(words, len(agreed.seal))
         served = Served(call, whole, met.first, len(agreed.shards), packet,
                         partial(self.ranks.gathered, what="states"), self.wrong[packet.device])
-        served.keep(self.steps, (constant_key(call.at), constant_key(call.columns)))
+        served.keep(self.steps, _places(call.at, call.columns))
 
     def met(self, call: Call) -> Met:
         """Raises on every rank what is wrong on any, at the first call of a kind."""
@@ -175,7 +183,9 @@ class Once:
 
     def _renew(self, pipeline: Pipeline) -> None:
         """Forget what was agreed of a text that has changed since, as every rank does."""
-        pipeline.traces.are_stale()
+        watches = pipeline.traces.watches
+        if watches.items or watches.others:  # asked at every call
+            pipeline.traces.are_stale()
         if self.text is not pipeline.traces.kinds:
             self.text, self.kinds, self.steps = pipeline.traces.kinds, Recent(_KINDS), None
 

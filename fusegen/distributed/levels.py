@@ -84,6 +84,12 @@ def place_of(group: Any) -> Any:
     return group_of(group)
 
 
+def is_still(members: Members, group: Any) -> bool:
+    """Are these the members of what `place_of` finds now? Asked at every call."""
+    world = dist.group.WORLD  # None: there are no processes any more
+    return world is not None and (group is not None or members.group is world)
+
+
 _MADE: dict[tuple[int, int | str | None, Any], tuple[Any, Members]] = {}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from fusegen.distributed.calls import Call
 from fusegen.distributed.exchange import AtEveryCall, Once
 from fusegen.distributed.gradients import is_recorded, record
-from fusegen.distributed.levels import Levels, checked_nodes, members_of, place_of
+from fusegen.distributed.levels import Levels, checked_nodes, is_still, members_of, place_of
 from fusegen.distributed.meshes import COLUMNS, are_placed, placed
 from fusegen.distributed.operator import entry_of, in_graph
 from fusegen.distributed.plan import ExchangePlan, plan_of
@@ -111,7 +111,7 @@ class Sharded:
         """What a call like an earlier one finds, or MISS. DTensors, and tensors whose gradients are
         recorded, are none that a remembered call had."""
         once = self._ways.get("once")
-        if not isinstance(once, Once) or once.ranks.group is not place_of(self.group):
+        if not isinstance(once, Once) or not is_still(once.ranks, self.group):
             return MISS
         return once.again(self.pipeline, arrays, named, at, columns)
 

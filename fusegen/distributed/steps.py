@@ -35,6 +35,8 @@ from fusegen.pipeline.states.roles import Roles, roles_for
 from fusegen.pipeline.states.runs import laid_fold, laid_merge
 from fusegen.pipeline.states.tables import states_in
 
+_HELD = 1 << 16  # bytes of a packet that is held to be copied
+
 Exchanged = Callable[[Any], Any]
 """From this rank's packet to those of all ranks, int64 (ranks, words)."""
 
@@ -46,7 +48,7 @@ Check = Callable[[Any, Any], None]
 class Step:
     """A call but for its arrays' addresses."""
 
-    packet: Any  # int64, its seal again and again, without memory of its own
+    packet: Callable[[], Any]  # makes one, int64, that begins with its seal
     exchanged: Exchanged
     states: Callable[[], Any]  # makes memory for those of whole rows
     check: Check
@@ -59,7 +61,7 @@ class Step:
 
     def run(self, pointers: list[int], named: Mapping[str, Any], out: Any) -> Any:
         """See `Ready`."""
-        packet = self.packet.clone(memory_format=torch.contiguous_format).view(-1)
+        packet = self.packet()
         self.fold.run([*pointers, packet.data_ptr() + SEAL_BYTES])
         table = self.exchanged(packet)
         whole = self.states()
@@ -108,9 +110,17 @@ class Served:
             return None
         whole = torch.as_tensor(self.whole.array)
         states = partial(torch.empty, whole.numel() // 8, dtype=torch.int64, device=whole.device)
-        return Step(packet=self.packet, exchanged=self.exchanged, states=states, fold=fold,
+        return Step(packet=self._packet(), exchanged=self.exchanged, states=states, fold=fold,
                     check=self._check(like, whole.numel() // 8), merge=merge, finish=made[0],
                     results=made[1])
+
+    def _packet(self) -> Callable[[], Any]:
+        """In one call of torch: from one that is held, where that is small."""
+        made = partial(self.packet.clone, memory_format=torch.contiguous_format)
+        if self.packet.nbytes > _HELD:
+            return lambda: made().view(-1)
+        held: Callable[[], Any] = made().view(-1).clone
+        return held
 
     def _check(self, like: Adopted, words: int) -> Check:
         """In one launch, where there is one for it."""

@@ -117,7 +117,10 @@ def nested(
     """What puts results that were made, and those that were given, into the pipeline's nesting."""
     if structure == 0:
         return (lambda made, out: out) if places else (lambda made, out: made[0])
-    if type(structure) is tuple and structure == tuple(range(n_outputs)) and not places:
+    if isinstance(structure, tuple) and tuple(structure) == tuple(range(n_outputs)) and not places:
+        if hasattr(structure, "_make"):
+            named = type(structure)._make
+            return lambda made, out: named(made)
         return lambda made, out: tuple(made)
 
     def finish(made: list[Any], out: Any) -> Any:

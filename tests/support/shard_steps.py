@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -152,9 +153,29 @@ def gradients_again(rank: int) -> None:
 
 
 NAMES: Sequence[str] = ("softmax_topk", "weighted_mean", "places", "many", "labelled", "var_mean")
+def python_of_a_step(rank: int) -> None:
+    """What a remembered call asks of the host: functions of fusegen, each a fraction of a
+    microsecond."""
+    step, x = fresh("softmax_topk"), torch.zeros(1, 64)
+    for _ in range(2):
+        step(x, k=8)
+    found: list[str] = []
+
+    def see(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and "/fusegen/" in frame.f_code.co_filename:
+            found.append(frame.f_code.co_name)
+
+    sys.setprofile(see)
+    try:
+        step(x, k=8)
+    finally:
+        sys.setprofile(None)
+    assert 10 < len(found) <= 42, found
+
+
 STEP_CASES: dict[str, Callable[[int], None]] = {
     **{f"repeated {n}": repeated(n) for n in NAMES},
     **{f.__name__.replace("_", " "): f for f in (
         lying_otherwise, constants_and_places, texts_that_change, errors_behind_steps,
-        gradients_again)},
+        gradients_again, python_of_a_step)},
 }
