@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import networkx as nx
+from support import own_names
 
 import fusegen
 from fusegen.ir import dtypes
@@ -290,6 +291,11 @@ def _processor_seconds(code):
     _python(code)
     after = os.times()
     return sum(after[2:4]) - sum(before[2:4])  # of children, user and system
+
+
+def test_words_of_templates_are_reserved_or_stand_apart_from_users_names():
+    """Of templates that no test prints, too."""
+    assert not own_names.unknown_words(), "pytest tests/test_names.py --update-names"
 
 
 def test_a_second_process_loads_neither_sympy_nor_networkx_nor_jinja2(tmp_path):
