@@ -273,3 +273,7 @@ def test_what_has_no_states_says_why() -> None:
     every = fg.grad(L.attention, wrt=("q", "k", "v"), scale=0.4)
     with pytest.raises(fg.PipelineError, match="read in 2 rounds"):
         every.states(**attention_arrays(rng, 10))
+    beside = attention_arrays(rng, 10) | {"sinks": drawn(rng, 2, 3, 11)}
+    with pytest.raises(fg.PipelineError, match="read in 2 rounds") as refused:
+        ATTENTION.states(**beside)
+    assert "wrt" not in str(refused.value)

@@ -89,11 +89,11 @@ def statistics(
                             else "Call it on each piece.")
     if len(found) > 1 or not all(isinstance(n, g.Input) for n in found[0].takes):
         rows = ", ".join(text.rows)
+        often = f"in {len(found)} rounds" if len(found) > 1 else "behind values of whole rows"
         raise PipelineError(
-            f"{gradient.name} has no states: its columns are read in {len(found)} rounds",
-            where=text.graph.loc,
+            f"{gradient.name} has no states: its columns are read {often}", where=text.graph.loc,
             why=f"The gradient of {rows} is made of results of whole rows, and is a sum over "
             "all columns itself." if rows else "Each is of results of the one before.",
-            fix="Ask for inputs of columns alone (wrt=…); fg.distributed.sharded exchanges in "
-            "each round.")
+            fix="Ask for inputs of columns alone (wrt=…); fg.distributed.sharded exchanges in each "
+            "round." if rows else "fg.distributed.sharded exchanges in each round.")
     return found[0]
