@@ -90,6 +90,18 @@ def test_warps_that_share_sums(width: int, warps: int) -> None:
     close(found, vc.causal.reference(*arrays), TOLERANCE)
 
 
+@pytest.mark.parametrize("rows", [5, 70])
+@pytest.mark.parametrize(("length", "width"), [(64, 136), (128, 256), (200, 32)])
+def test_blocks_that_share_the_longer_of_two_sums(length: int, width: int, rows: int) -> None:
+    """The second part of a vector has no numbers of the shorter one, and writes none."""
+    @fg.pipeline
+    def both(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
+        p = fg.sigmoid(fg.dot(q, k)) / 16
+        return fg.sum(p * v), fg.sum(p * k)
+
+    agrees(both, *vectors(rows, 70, length, width))
+
+
 @pytest.mark.parametrize(("length", "width"), [(112, 40), (24, 100), (80, 80)])
 def test_warps_that_share_two_sums(length: int, width: int) -> None:
     """Of several lengths, about a pivot and not."""

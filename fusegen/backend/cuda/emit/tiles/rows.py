@@ -11,7 +11,7 @@ from fusegen.backend.cuda.emit.rows import step_lines
 from fusegen.backend.cuda.emit.tiles.lists import OWNERS, ListPrinter
 from fusegen.backend.cuda.emit.tiles.scope import Scope
 from fusegen.backend.cuda.emit.vectors import columns_of, number_line, taken
-from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, held_numbers
+from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule, held_numbers, parts_of
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
 from fusegen.backend.emit.vector_sums import VectorSum, numbered, sums_of_state, vectors_of
@@ -137,6 +137,7 @@ class RowPrinter:
         share = self.schedule.share(held_numbers(param.k, self.schedule.most_numbers))
         offset = f" + threadIdx.x / 32 * {share}" if self.schedule.together else ""
         fours = param.dtype.itemsize == 2 and share % 32 == param.k % share == 0 and not offset
+        fours &= -(-param.k // share) >= parts_of(self.kernel, self.schedule)  # all have numbers
         aligned = f"(reinterpret_cast<unsigned long long>({array}) | {stride} * 2) % 16 == 0"
         return VectorStoreView(share, offset, param.k, C_TYPES[param.dtype.number.name],
                                f"{array} + row * {stride}", aligned if fours else "",
