@@ -109,6 +109,8 @@ class _Writer:
             (1, lambda: softmax(a) * (1 - softmax(a))), (1, lambda: softmax(a) * log_softmax(b)),
             (1.5, lambda: self.weight() / p), (1, lambda: fn("exp", u * self.rng.choice((2, 0.5)))),
             (0.5, lambda: fn("where", fn("isinf", a), 0.0, fn("exp", u))), (0.7, lambda: a / p),
+            (1, lambda: fn("where", less(p, q), fn("exp", a), 0.0)),
+            (0.7, lambda: fn("where", less(q, p), self.weight() * a, fn("exp", u))),
             (0.6, lambda: fn("exp", u) * fn("exp", v)), (0.5, lambda: fn("exp", u + v)),
             (0.5, lambda: fn("xlogy", softmax(a), softmax(a))), (0.6, lambda: u * fn("exp", u)),
         )
