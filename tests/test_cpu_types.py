@@ -194,16 +194,16 @@ def test_integers_stay_whole(dtype):
         np.testing.assert_array_equal(g, w)
 
 
-def chosen(x, keep):
-    return fg.sum(fg.where(keep, x, 0.0)), fg.where(keep, x, fg.max(x)) > 0
+def chosen(x, wanted):
+    return fg.sum(fg.where(wanted, x, 0.0)), fg.where(wanted, x, fg.max(x)) > 0
 
 
 def test_conditions_in_memory():
     x = arrays_for(softmax, 3, 301)["x"]
-    keep = x > 1
-    got = run(executable(chosen, dtypes=(("keep", dt.BOOL),)), {"x": x, "keep": keep}, 301)
-    np.testing.assert_allclose(got[0], np.where(keep, x, 0).sum(1), rtol=1e-5)
-    np.testing.assert_array_equal(got[1], np.where(keep, x, x.max(1, keepdims=True)) > 0)
+    wanted = x > 1
+    got = run(executable(chosen, dtypes=(("wanted", dt.BOOL),)), {"x": x, "wanted": wanted}, 301)
+    np.testing.assert_allclose(got[0], np.where(wanted, x, 0).sum(1), rtol=1e-5)
+    np.testing.assert_array_equal(got[1], np.where(wanted, x, x.max(1, keepdims=True)) > 0)
 
 
 @pytest.mark.parametrize("dtype", [dt.FLOAT16, dt.BFLOAT16, dt.FLOAT64], ids=str)

@@ -133,7 +133,7 @@ def test_what_disagrees_is_left_out(gpu, monkeypatch):
         launch(seen)
         if "row per block in shared memory" in seen["source"]:
             out = gpu._array(seen["words"][1], seen["module"]._parameters[seen["symbol"]][1], 0)
-            out[17] += 0.1
+            out[0, 17] += 0.1  # of its two rows the one that begins at the pointer
 
     monkeypatch.setattr(gpu, "_run", wrong)
     found = fresh().compile(x, tune=True).tuned
