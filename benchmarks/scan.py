@@ -25,14 +25,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scans.draws import MIB, MOST_BYTES, WORKS, Cell, drawn
+from scans.draws import WORKS, Cell, drawn, most_bytes
 from streams.runs import described_run, save
 from streams.supervise import Here, compile_ahead, records
 
 REPETITIONS, WORST = 9, 10
 PEERS = ("torch", "compile")
-WARM_BYTES = 12 * MIB  # of an array: two of them and their results lie in a cache of 50 MB
-HOST_BYTES = 128 * MIB  # of an array that processors reduce
 
 
 class Bench:
@@ -166,8 +164,7 @@ def asked() -> argparse.Namespace:
 
 
 def cells_of(args: argparse.Namespace) -> list[Cell]:
-    most = {"gpu": MOST_BYTES, "cpu": HOST_BYTES}[args.target]
-    return drawn(args.seed, args.cells, args.only, WARM_BYTES if args.warm else most)
+    return drawn(args.seed, args.cells, args.only, most_bytes(args.target, args.warm))
 
 
 def bench(args: argparse.Namespace) -> Any:

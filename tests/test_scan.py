@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scans.draws import ITEMSIZE, LAYOUTS, MIB, WORKS, Cell, drawn
+from scans.draws import ITEMSIZE, LAYOUTS, MIB, WORKS, Cell, cells_of_run, drawn
 
 torch = pytest.importorskip("torch")
 LANES = {name: 16 // size for name, size in ITEMSIZE.items()}
@@ -41,3 +41,18 @@ def test_plain_loops_move_all_bytes_but_the_last_few() -> None:
         to = [torch.zeros_like(a) for _ in "ab"]
         _mover()(2, [a, b], to, a.nbytes, past)
         assert all(torch.equal(t, a ^ b) for t in to)
+
+
+def test_pictures_have_a_point_for_every_cell() -> None:
+    pytest.importorskip("matplotlib")
+    from scans.plots import scattered
+
+    run = {"seed": 3, "cells": 4, "target": "gpu", "warm": False}
+    cells = [{"key": c.key, "work": c.work, "share": 0.5} for c in cells_of_run(run)]
+    failed = {**cells[0], "key": cells[1]["key"]}
+    del failed["share"]
+    found = scattered([{"runs": [run], "cells": c} for c in ([cells[0], failed], cells)])
+    panels = [a for a in found.axes if a.collections]
+    points = [sum(len(c.get_offsets()) for c in a.collections) for a in panels]
+    assert points == [5, *[4] * (len(WORKS) - 1)]
+    assert panels[0].get_title() == "softmax\nmedian 50 %, worst 50 %"

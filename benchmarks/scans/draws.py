@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 LAYOUTS = ("packed", "wider", "shifted")
 """Rows one after the other; with a gap between them; all of them one element off a vector."""
 MIB = 1 << 20
 MOST_BYTES = 256 * MIB  # of an array
+WARM_BYTES = 12 * MIB  # of an array: two of them and their results lie in a cache of 50 MB
+HOST_BYTES = 128 * MIB  # of an array that processors reduce
 VECTOR = 16  # bytes
 ITEM_OF_LIST = 8  # bytes of an index
 
@@ -75,17 +78,29 @@ class Cell:
         return -(-self.cols // lanes) * lanes + lanes
 
 
-def drawn(seed: int, count: int, works: Sequence[str], most_bytes: int = MOST_BYTES) -> list[Cell]:
+def drawn(seed: int, count: int, works: Sequence[str], most: int) -> list[Cell]:
     """So many cells of each work: columns, bytes of an array and K evenly on a logarithmic scale,
-    32 to 10^6, 2 MiB to most_bytes, and 1 to 1024 or all columns."""
+    32 to 10^6, 2 MiB to `most`, and 1 to 1024 or all columns."""
     found = []
     for name in works:
         random = Random(f"{seed} {name}")
         for _ in range(count):
             cols = int(2 ** random.uniform(5, math.log2(1_000_000)))
             dtype, layout = random.choice([*ITEMSIZE]), random.choice(LAYOUTS)
-            size = 2 ** random.uniform(21, math.log2(most_bytes))
+            size = 2 ** random.uniform(21, math.log2(most))
             rows = max(1, int(size / ITEMSIZE[dtype] / cols))
             k = int(2 ** random.uniform(0, math.log2(min(cols, 1024)))) if WORKS[name].lists else 0
             found.append(Cell(name, rows, cols, dtype, layout, k))
     return found
+
+
+def most_bytes(target: str, warm: bool) -> int:
+    """Of an array that a scan draws."""
+    if warm:
+        return WARM_BYTES
+    return {"gpu": MOST_BYTES, "cpu": HOST_BYTES}[target]
+
+
+def cells_of_run(run: Mapping[str, Any]) -> list[Cell]:
+    """Every cell that a saved run may have measured."""
+    return drawn(run["seed"], run["cells"], [*WORKS], most_bytes(run["target"], run["warm"]))
