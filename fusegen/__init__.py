@@ -107,16 +107,17 @@ if TYPE_CHECKING:
     from fusegen import jax as jax
     from fusegen import torch as torch
     from fusegen.library.check import Report, check
-    from fusegen.library.grad import Gradient, grad
-    from fusegen.library.grad_columns import ColumnGradient
+    from fusegen.library.gradient.columns import ColumnGradient
+    from fusegen.library.gradient.grad import Gradient, grad
     from fusegen.library.stabilize import stabilize
     from fusegen.pipeline.loaded import Loaded, load
 else:  # what a type checker knows is all there is
 
     _LATER = {
-        "check": "library.check", "Report": "library.check", "grad": "library.grad",
-        "Gradient": "library.grad", "ColumnGradient": "library.grad_columns",
-        "stabilize": "library.stabilize", "load": "pipeline.loaded", "Loaded": "pipeline.loaded",
+        "check": "library.check", "Report": "library.check", "stabilize": "library.stabilize",
+        "grad": "library.gradient.grad", "Gradient": "library.gradient.grad",
+        "ColumnGradient": "library.gradient.columns",
+        "load": "pipeline.loaded", "Loaded": "pipeline.loaded",
     }
     """What few programs use, by its module: loaded when it is asked for."""
     _FRAMEWORKS = ("dask", "distributed", "jax", "torch")

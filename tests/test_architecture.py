@@ -46,7 +46,7 @@ LANGUAGE = ("lang/elementwise.py", "lang/reductions.py")  # for users, who are n
 LATER = (  # what no call needs whose kernel is known
     "fusegen.algebra.", "fusegen.rewrite.", "fusegen.compile.trials", "fusegen.compile.lower",
     "fusegen.compile.fusion", "fusegen.compile.tuning", "fusegen.backend.cuda.schedule",
-    "fusegen.backend.cuda.emit", "fusegen.backend.cpu.emit", "fusegen.library.grad",
+    "fusegen.backend.cuda.emit", "fusegen.backend.cpu.emit", "fusegen.library.gradient.grad",
     "fusegen.library.check", "fusegen.library.stabilize",
 )
 MAX_FILE, MAX_FUNCTION = 300, 40

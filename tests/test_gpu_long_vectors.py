@@ -11,7 +11,7 @@ from support.cases import leaves
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule import products, select_vectors
-from fusegen.library import vector_products
+from fusegen.library.gradient.vectors import products as vector_products
 
 pytestmark = pytest.mark.gpu
 TOLERANCE = {"float32": 2e-5, "float16": 3e-3, "bfloat16": 2e-2}

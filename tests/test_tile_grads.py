@@ -15,7 +15,7 @@ from support.tiles import emulate, prepared
 
 import fusegen as fg
 from fusegen.backend.target import CUDA_TARGETS
-from fusegen.library.vector_run import Run
+from fusegen.library.gradient.vectors.run import Run
 
 pytestmark = EMULATED
 

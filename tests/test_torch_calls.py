@@ -13,7 +13,7 @@ import pytest
 import fusegen as fg
 from fusegen.backend.host import readers
 from fusegen.backend.host.memory import check_tensor
-from fusegen.library.grad import Gradient
+from fusegen.library.gradient.grad import Gradient
 from fusegen.pipeline import by_torch, traces
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

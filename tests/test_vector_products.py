@@ -13,8 +13,8 @@ from support.fake_cupy import array
 import fusegen as fg
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CUDA_TARGETS
-from fusegen.library import vector_products
-from fusegen.library.vector_products import Products, elements_of
+from fusegen.library.gradient.vectors import products as vector_products
+from fusegen.library.gradient.vectors.products import Products, elements_of
 from fusegen.pipeline.variants import Choices
 
 LENGTH = 264

@@ -25,7 +25,7 @@ from fusegen.ir.nesting import nest
 from fusegen.ir.sorts import Axis
 from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_flag, check_whole
-from fusegen.library.framework import types_in
+from fusegen.library.calls.framework import types_in
 from fusegen.pipeline.decorator import check_pipeline
 from fusegen.pipeline.pipeline import Pipeline
 

@@ -22,10 +22,10 @@ from fusegen.distributed.vector_gradients import Step, VectorPart
 from fusegen.ir import graph as g
 from fusegen.ir.errors import FusegenError
 from fusegen.ir.nesting import flatten, nest
-from fusegen.library.backward import moving_outputs, reaching
-from fusegen.library.grad import Gradient, gradient_of
-from fusegen.library.grad_columns import ColumnGradient
-from fusegen.library.grad_vectors import VectorGradient
+from fusegen.library.calls.backward import moving_outputs, reaching
+from fusegen.library.gradient.columns import ColumnGradient
+from fusegen.library.gradient.grad import Gradient, gradient_of
+from fusegen.library.gradient.vectors.grad import VectorGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.states.roles import Roles
 

@@ -20,7 +20,7 @@ from fusegen.distributed.vector_gradients import Step
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import dtype_of
 from fusegen.ir.nesting import flatten, nest
-from fusegen.library.framework import types_in
+from fusegen.library.calls.framework import types_in
 from fusegen.pipeline.variants import Choices
 
 Entry = Callable[[Sequence[Any], Sequence[float]], Any]

@@ -1,8 +1,8 @@
 """Gradients of texts over vectors whose columns are sharded: attention with split keys, backwards.
 
-The stages are those of one device (library/vector_stages.py). What is of rows is a row value of
-pairs, so it is exchanged as the forward call's results are; what is of columns is found where these
-lie, from the rows' values, which all ranks have by then.
+The stages are those of one device (library/gradient/vectors/stages.py). What is of rows is a row
+value of pairs, so it is exchanged as the forward call's results are; what is of columns is found
+where these lie, from the rows' values, which all ranks have by then.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fusegen.backend.arrays.vectors import types_of
 from fusegen.distributed.calls import Call
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
-from fusegen.library.grad_vectors import VectorGradient
-from fusegen.library.vector_parts import Stage
-from fusegen.library.vector_pieces import PartRun
-from fusegen.library.vector_run import Values
+from fusegen.library.gradient.vectors.grad import VectorGradient
+from fusegen.library.gradient.vectors.parts import Stage
+from fusegen.library.gradient.vectors.pieces import PartRun
+from fusegen.library.gradient.vectors.run import Values
 from fusegen.pipeline.pipeline import Pipeline
 
 

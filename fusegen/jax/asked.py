@@ -21,8 +21,8 @@ from fusegen.ir.errors import PipelineError
 from fusegen.ir.forms import Precision, check_form, check_precision
 from fusegen.ir.varying import Formula, computed, magnitude_of
 from fusegen.lang.signature import constants_key
-from fusegen.library.backward import Call
-from fusegen.library.framework import types_in
+from fusegen.library.calls.backward import Call
+from fusegen.library.calls.framework import types_in
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices, Variants
 

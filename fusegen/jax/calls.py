@@ -32,8 +32,8 @@ from fusegen.jax.asked import Asked, on_hosts_alone
 from fusegen.jax.narrow import narrowed
 from fusegen.jax.operators import bind
 from fusegen.lang.signature import check_flag, constants_key
-from fusegen.library.backward import Call
-from fusegen.library.framework import types_in
+from fusegen.library.calls.backward import Call
+from fusegen.library.calls.framework import types_in
 from fusegen.pipeline.by_torch import Rest
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.remembered import MISS

@@ -23,8 +23,8 @@ from fusegen.jax.asked import Asked
 from fusegen.jax.operators import CALL, bind
 from fusegen.jax.parted import ASKING, aligned, spec_of, typed_like, zeros_in_parts
 from fusegen.lang.signature import constants_key
-from fusegen.library.left import Task, left_by
-from fusegen.library.vector_left import VectorLeft
+from fusegen.library.calls.left import Task, left_by
+from fusegen.library.calls.vector_left import VectorLeft
 
 TANGENTS = Primitive("fusegen_tangents")
 TANGENTS.multiple_results = True

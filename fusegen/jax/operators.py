@@ -21,7 +21,7 @@ from fusegen.ir.errors import BackendError, InternalError
 from fusegen.jax import shapes
 from fusegen.jax.asked import Asked
 from fusegen.jax.parted import ASKING, aligned, in_parts, is_asked, typed
-from fusegen.library.batched import batched
+from fusegen.library.calls.batched import batched
 
 CALL = Primitive("fusegen")
 CALL.multiple_results = True

@@ -11,7 +11,7 @@ from fusegen.backend.arrays.rows import Axes, Rows, rows_of
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.jax.asked import on_hosts_alone
-from fusegen.library.column_sums import Flat
+from fusegen.library.gradient.column_sums import Flat
 
 
 def dtype_in(array: Any) -> DType:

@@ -17,7 +17,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.nesting import nest
 from fusegen.lang.words import TopK
-from fusegen.library.backward import Call
+from fusegen.library.calls.backward import Call
 from fusegen.pipeline.by_torch import ARRAY, NUMBER, Entry, Rest, is_disguised
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.precision import without_vectors

@@ -20,8 +20,8 @@ from fusegen.ir.names import Taken, identifier
 from fusegen.ir.nesting import flatten
 from fusegen.ir.shared import Lock
 from fusegen.lang.signature import REQUIRED
-from fusegen.library.backward import Call
-from fusegen.library.batched import batched
+from fusegen.library.calls.backward import Call
+from fusegen.library.calls.batched import batched
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.torch import shapes
 from fusegen.torch.overloads import NAMESPACE, Kind, axis_in, axis_out, schema, suffix, words

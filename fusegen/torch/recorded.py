@@ -9,7 +9,7 @@ import torch
 from torch._functorch.autograd_function import enable_single_level_autograd_function
 
 from fusegen.ir.nesting import nest
-from fusegen.library.backward import Call
+from fusegen.library.calls.backward import Call
 from fusegen.torch.tape import Tape, Within
 
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import torch
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
-from fusegen.library.backward import Call
-from fusegen.library.left import Task, left_of
-from fusegen.library.vector_left import VectorLeft
+from fusegen.library.calls.backward import Call
+from fusegen.library.calls.left import Task, left_of
+from fusegen.library.calls.vector_left import VectorLeft
 from fusegen.pipeline.by_torch import KERNEL
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.torch import shapes

@@ -18,9 +18,9 @@ from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType, dtype_of
 from fusegen.ir.forms import check_form, check_precision
 from fusegen.ir.nesting import nest
-from fusegen.library.backward import Call
-from fusegen.library.column_sums import Flat
-from fusegen.library.framework import types_in
+from fusegen.library.calls.backward import Call
+from fusegen.library.calls.framework import types_in
+from fusegen.library.gradient.column_sums import Flat
 from fusegen.pipeline.variants import Choices
 
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import torch
 
 from fusegen.ir.nesting import flatten
-from fusegen.library.backward import Call
-from fusegen.library.left import Left, Task, left_by
-from fusegen.library.vector_left import VectorLeft
+from fusegen.library.calls.backward import Call
+from fusegen.library.calls.left import Left, Task, left_by
+from fusegen.library.calls.vector_left import VectorLeft
 from fusegen.torch import shapes
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from fusegen.ir import graph as g
 from fusegen.ir.nesting import flatten
 from fusegen.lang.value import Value
-from fusegen.library.backward import Call
-from fusegen.library.framework import Framework, Like
+from fusegen.library.calls.backward import Call
+from fusegen.library.calls.framework import Framework, Like
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.transplant import Text
 

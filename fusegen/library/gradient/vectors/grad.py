@@ -4,7 +4,7 @@
 
 Elements are made again from their vectors; nothing of the size rows × columns is stored. Gradients
 of a row's inputs are row values of the same pairs; those of a column's are row values of the pairs
-seen from the other side. Both are pipelines like any other: see vector_stages.py.
+seen from the other side. Both are pipelines like any other: see stages.py.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from fusegen.lang.lines import here
 from fusegen.lang.signature import Signature, signature_of
 from fusegen.lang.trace import is_tracing
 from fusegen.lang.value import RowVector
-from fusegen.library.grad_outputs import Extents
-from fusegen.library.grad_states import StatefulGradient
-from fusegen.library.vector_pieces import PieceRun, numbers, statistics
-from fusegen.library.vector_run import Remembered, Run
+from fusegen.library.gradient.outputs import Extents
+from fusegen.library.gradient.states import StatefulGradient
+from fusegen.library.gradient.vectors.pieces import PieceRun, numbers, statistics
+from fusegen.library.gradient.vectors.run import Remembered, Run
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.states.finished import first_of
 from fusegen.pipeline.states.record import States
@@ -47,7 +47,7 @@ class VectorGradient(StatefulGradient):
     `grad_<output>`), then the forward pipeline's arrays, and its constants by keyword. Gradients
     have the types and the shapes of their inputs, summed over axes along which those were
     broadcast; several come as a tuple in the order of `wrt`. `stages` are the pipelines that it is
-    made of. Columns in pieces: see `grad_states`.
+    made of. Columns in pieces: see `gradient.states`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class VectorGradient(StatefulGradient):
         own = {name for name, kind in self._cotangents.values() if kind is RowVector}
         return self.forward.vectors | own
 
-    # ---- states: see grad_states.py ----
+    # ---- states: see gradient/states.py ----
 
     @property
     def origin(self) -> Pipeline:

@@ -22,8 +22,8 @@ from fusegen.lang.lines import here
 from fusegen.lang.signature import Signature, constants_key
 from fusegen.lang.trace import is_tracing
 from fusegen.lang.value import PerColumn, PerRow, Value
-from fusegen.library.column_sums import Stages, Summing, shaped, zeros
-from fusegen.library.grad_states import StatefulGradient
+from fusegen.library.gradient.column_sums import Stages, Summing, shaped, zeros
+from fusegen.library.gradient.states import StatefulGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.states.finished import first_of
 from fusegen.pipeline.states.record import States
@@ -42,7 +42,7 @@ class ColumnGradient(StatefulGradient):
 
     Call it like a `Gradient`: cotangents, then the forward pipeline's arrays. `contributions` is
     the element pipeline whose sum over rows it is: g·(x − mean)·rstd for layer_norm's weight.
-    Rows in pieces: see `grad_states`.
+    Rows in pieces: see `gradient.states`.
     """
 
     contributions: Pipeline
@@ -95,7 +95,7 @@ class ColumnGradient(StatefulGradient):
         wide = any(d.name == "float64" for d in dtypes.values())
         return "float64" if wide else "float32", own.name
 
-    # ---- states: see grad_states.py ----
+    # ---- states: see states.py ----
 
     @property
     def name(self) -> str:

@@ -12,9 +12,9 @@ from fusegen.backend.memory import Adopted
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import INT64, DType
 from fusegen.ir.errors import PipelineError
-from fusegen.library.vector_arrays import zeros_like
-from fusegen.library.vector_parts import Columns, Stage
-from fusegen.library.vector_run import Remembered, Run, Values
+from fusegen.library.gradient.vectors.arrays import zeros_like
+from fusegen.library.gradient.vectors.parts import Columns, Stage
+from fusegen.library.gradient.vectors.run import Remembered, Run, Values
 
 
 class PartRun(Run):

@@ -1,4 +1,4 @@
-"""The backward text of a text over vectors: one graph, of which stages are made (vector_stages.py).
+"""The backward text of a text over vectors: one graph, of which stages are made (stages.py).
 
   rows     gradients of what a row has: row values and elements, made of sums over columns
   columns  gradients of what a column has: sums over rows of these terms

@@ -14,12 +14,12 @@ from typing import Any
 from fusegen.backend.arrays.rows import Rows
 from fusegen.ir import graph as g
 from fusegen.ir.forms import check_precision
-from fusegen.library.backward import Call, moving_outputs
-from fusegen.library.framework import Framework, Like, types_in
-from fusegen.library.grad import gradient_of
-from fusegen.library.grad_vectors import VectorGradient
-from fusegen.library.lists import Lists
-from fusegen.library.vector_run import Run
+from fusegen.library.calls.backward import Call, moving_outputs
+from fusegen.library.calls.framework import Framework, Like, types_in
+from fusegen.library.calls.lists import Lists
+from fusegen.library.gradient.grad import gradient_of
+from fusegen.library.gradient.vectors.grad import VectorGradient
+from fusegen.library.gradient.vectors.run import Run
 from fusegen.pipeline.precision import check_use
 from fusegen.pipeline.variants import Choices
 

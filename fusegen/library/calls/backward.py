@@ -16,9 +16,9 @@ from fusegen.ir import graph as g
 from fusegen.ir.shared import Recent
 from fusegen.ir.varying import names_in
 from fusegen.lang.signature import constants_key
-from fusegen.library.grad import Gradient, gradient_of
-from fusegen.library.grad_columns import ColumnGradient
-from fusegen.library.grad_lean import LeanGradient
+from fusegen.library.gradient.columns import ColumnGradient
+from fusegen.library.gradient.grad import Gradient, gradient_of
+from fusegen.library.gradient.lean import LeanGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.reverse import reached_nodes
 

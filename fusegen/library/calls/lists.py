@@ -1,6 +1,6 @@
 """Gradients of lists: the columns that a call's top-Ks chose are saved, the values are not.
 
-The rest is the gradient of a text that is given these columns: fusegen.library.grad_lists.
+The rest is the gradient of a text that is given these columns: library/gradient/given_lists.py.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 from fusegen.backend.arrays.rows import Rows, tail_of
 from fusegen.ir import graph as g
-from fusegen.library.backward import Call
-from fusegen.library.framework import Framework, Like
-from fusegen.library.grad_lists import Picked, columns_of, has_lists
+from fusegen.library.calls.backward import Call
+from fusegen.library.calls.framework import Framework, Like
+from fusegen.library.gradient.given_lists import Picked, columns_of, has_lists
 from fusegen.pipeline.pipeline import Pipeline
 
 

@@ -21,9 +21,9 @@ from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT32, INT64, DType
 from fusegen.lang import lang as fg
 from fusegen.lang.value import PerColumn, Value, lift
-from fusegen.library.vector_arrays import typed
-from fusegen.library.vector_parts import axis_of, parameter_of
-from fusegen.library.vector_stages import LEAST_LENGTH, Stages
+from fusegen.library.gradient.vectors.arrays import typed
+from fusegen.library.gradient.vectors.parts import axis_of, parameter_of
+from fusegen.library.gradient.vectors.stages import LEAST_LENGTH, Stages
 from fusegen.pipeline.by_torch import is_watched
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.terms import Terms

@@ -28,10 +28,10 @@ from fusegen.lang.blame import blames
 from fusegen.lang.signature import check_names, constants_key
 from fusegen.lang.trace import inline, leaves, unique_names
 from fusegen.lang.value import PerRow, RowVector, Value, builder, lift
-from fusegen.library.grad_columns import ColumnGradient
-from fusegen.library.grad_open import OpenGradient
-from fusegen.library.grad_outputs import check_outputs, extents_of
-from fusegen.library.grad_vectors import VectorGradient
+from fusegen.library.gradient.columns import ColumnGradient
+from fusegen.library.gradient.open import OpenGradient
+from fusegen.library.gradient.outputs import check_outputs, extents_of
+from fusegen.library.gradient.vectors.grad import VectorGradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.traces import MOST
 from fusegen.rewrite.adjoint.reverse import Reverse

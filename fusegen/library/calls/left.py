@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.ir.shared import lazy
-from fusegen.library.backward import (
+from fusegen.library.calls.backward import (
     Backward,
     Call,
     backward_of,
@@ -20,11 +20,11 @@ from fusegen.library.backward import (
     needed_numbers,
     reaching,
 )
-from fusegen.library.column_sums import Summing
-from fusegen.library.framework import Framework, Like
-from fusegen.library.grad_columns import ColumnGradient
-from fusegen.library.lists import Lists, lists_of
-from fusegen.library.vector_left import VectorLeft
+from fusegen.library.calls.framework import Framework, Like
+from fusegen.library.calls.lists import Lists, lists_of
+from fusegen.library.calls.vector_left import VectorLeft
+from fusegen.library.gradient.column_sums import Summing
+from fusegen.library.gradient.columns import ColumnGradient
 
 
 class Left:

@@ -17,7 +17,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.names import Taken
 from fusegen.lang.trace import leaves
 from fusegen.lang.value import Value, lift
-from fusegen.library.grad import Gradient
+from fusegen.library.gradient.grad import Gradient
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.transplant import (
     Text,

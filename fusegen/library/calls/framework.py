@@ -10,7 +10,7 @@ from fusegen.backend.arrays.rows import Axes, Rows
 from fusegen.backend.arrays.vectors import length_of
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
-from fusegen.library.column_sums import Flat
+from fusegen.library.gradient.column_sums import Flat
 
 
 @dataclass(frozen=True, slots=True)

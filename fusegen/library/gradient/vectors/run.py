@@ -15,12 +15,19 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import ArgumentError, BackendError, DTypeError, ShapeError
 from fusegen.ir.shared import Recent
 from fusegen.lang.signature import constants_key
-from fusegen.library.grad_outputs import Extents, check_outputs
-from fusegen.library.vector_adjoint import OF_COLUMNS, Adjoint, adjoint
-from fusegen.library.vector_arrays import Sides, anchor, summed_to, typed, varies_along, zeros_like
-from fusegen.library.vector_parts import Columns, Stage, axis_of
-from fusegen.library.vector_products import Elements, Products, elements_of, serves
-from fusegen.library.vector_stages import Stages
+from fusegen.library.gradient.outputs import Extents, check_outputs
+from fusegen.library.gradient.vectors.adjoint import OF_COLUMNS, Adjoint, adjoint
+from fusegen.library.gradient.vectors.arrays import (
+    Sides,
+    anchor,
+    summed_to,
+    typed,
+    varies_along,
+    zeros_like,
+)
+from fusegen.library.gradient.vectors.parts import Columns, Stage, axis_of
+from fusegen.library.gradient.vectors.products import Elements, Products, elements_of, serves
+from fusegen.library.gradient.vectors.stages import Stages
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.precision import means_something
 from fusegen.pipeline.traces import MOST
@@ -179,7 +186,7 @@ class Run:
         return found
 
     def _by_products(self, kept: Values | None) -> dict[str, Any] | None:
-        """Where gradients are products of tables: see vector_products.py."""
+        """Where gradients are products of tables: see products.py."""
         values: Values = {i: self.arrays[i.name] for i in self.text.graph.inputs}
         made = self.gradient.elements(self.made) if not self._on_host else None
         if made is None or self._options["deterministic"] or not self._rows.n_rows \

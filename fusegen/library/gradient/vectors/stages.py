@@ -26,10 +26,10 @@ from fusegen.ir.shared import lazy
 from fusegen.ir.vectors import lengths_of
 from fusegen.lang import lang as fg
 from fusegen.lang.value import ColumnVector, PerRow, RowVector, Value, lift
-from fusegen.library.vector_adjoint import Adjoint
-from fusegen.library.vector_cuts import cuts_of, numbers_of
-from fusegen.library.vector_numbers import inners_of, summed, vectors_of
-from fusegen.library.vector_parts import Columns, Stage, axis_of, parameter_of
+from fusegen.library.gradient.vectors.adjoint import Adjoint
+from fusegen.library.gradient.vectors.cuts import cuts_of, numbers_of
+from fusegen.library.gradient.vectors.numbers import inners_of, summed, vectors_of
+from fusegen.library.gradient.vectors.parts import Columns, Stage, axis_of, parameter_of
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.variants import Choices
 from fusegen.rewrite.adjoint import terms as tm

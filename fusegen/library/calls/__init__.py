@@ -1,0 +1,1 @@
+"""What frameworks differentiate and map: a call, what it leaves, and its gradient."""

@@ -1,0 +1,1 @@
+"""fg.grad: backward pipelines, derived."""

@@ -1,0 +1,1 @@
+"""fg.grad of texts over vectors, in stages."""
