@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -316,7 +317,23 @@ def test_workers_run_no_other_text():
     again = pickle.loads(pickle.dumps(text))
     assert again.pipeline is text.pipeline
     with pytest.raises(fg.ArgumentError, match="another text"):
-        replace(again, digest="of a file that was edited").variants("fold")
+        replace(again, meaning="of a file that was edited").variants("fold")
+
+
+def test_texts_mean_the_same_where_their_files_are_not():
+    """A function that comes by value has another file's name, or none, and no lines."""
+    def total(x):
+        return fg.sum(inner(x))
+
+    here = _text_of(fg.dask.apply(fg.pipeline(total), da.zeros((4, 9), chunks=3, dtype="f4")))
+    code = total.__code__.replace(co_filename="<elsewhere>", co_firstlineno=7)
+    there = replace(here, pipeline=fg.pipeline(FunctionType(code, total.__globals__)))
+    texts = [t.pipeline.traced(frozenset(t.present), {}) for t in (here, there)]
+    assert texts[0].digest != texts[1].digest
+    assert there.variants("fold").graph.loc != here.variants("fold").graph.loc
+    other = replace(here, pipeline=fg.pipeline(lambda x: fg.sum(x) + 1))
+    with pytest.raises(fg.ArgumentError, match="another text"):
+        other.variants("fold")
 
 
 def _text_of(found):

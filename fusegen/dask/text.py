@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from fusegen.backend.arrays.rows import Rows
 from fusegen.dask.shipped import arrived, shipped
+from fusegen.ir.digest import meaning
 from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import ArgumentError, PipelineError
 from fusegen.ir.forms import Role
@@ -35,24 +36,24 @@ class Text:
     """A pipeline with the types of its inputs, in their order, and its constants; None stands for
     an optional input that is not there.
 
-    digest: of the graph, which says what workers must run. rows: of the whole arrays. pieces: what
+    meaning: of the graph, which says what workers must run. rows: of the whole arrays. pieces: what
     `states` is asked for, {} where bits may depend on chunks.
     """
 
     pipeline: Pipeline
     inputs: tuple[Input | None, ...]
     constants: dict[str, Any]
-    digest: str
+    meaning: str
     rows: Rows
     pieces: Mapping[str, Any]
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """Equal texts have equal tasks: names in graphs are the same in every process."""
-        return (__version__, self.pipeline.name, self.digest, repr(self.inputs),
+        return (__version__, self.pipeline.name, self.meaning, repr(self.inputs),
                 repr(constants_key(self.constants)), repr(self.rows), repr(self.pieces))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _text, (shipped(self.pipeline), self.inputs, self.constants, self.digest, self.rows,
+        return _text, (shipped(self.pipeline), self.inputs, self.constants, self.meaning, self.rows,
                        self.pieces)
 
     @property
@@ -105,7 +106,8 @@ class Text:
         """What runs. Raises PipelineError where the text has no states, and ArgumentError where
         this process has another text of that name."""
         present = self.present
-        if self.pipeline.traced(frozenset(present), self.constants).digest != self.digest:
+        traced = self.pipeline.traced(frozenset(present), self.constants)
+        if meaning(traced.graph) != self.meaning:
             raise ArgumentError(
                 f"{self.pipeline.name} is another text here than where the graph was made",
                 why="The module that has it, or what the text uses, differs on this worker.",
@@ -119,8 +121,8 @@ def text_of(
 ) -> Text:
     """Of this process's pipeline."""
     present = frozenset(i.name for i in inputs if i is not None)
-    digest = pipeline.traced(present, constants).digest
-    return Text(pipeline, inputs, constants, digest, rows, pieces)
+    graph = pipeline.traced(present, constants).graph
+    return Text(pipeline, inputs, constants, meaning(graph), rows, pieces)
 
 
 def _text(data: bytes, *rest: Any) -> Text:

@@ -44,19 +44,26 @@ def attributes(node: g.Node) -> tuple[Any, ...]:
 
 def digest(graph: g.Graph) -> str:
     """A hash of all that generated source depends on: structure, names, lines; not folders."""
+    parts = [graph.name, graph.loc.short, *_structure(graph)]
+    parts += [repr((graph.names[n], n in graph.named, n.loc.short, n.loc.text))
+              for n in graph.nodes]
+    return _hashed(parts)
+
+
+def meaning(graph: g.Graph) -> str:
+    """A hash of what a graph computes, the same in every process that has its text: a function that
+    came by value has neither its file's name nor, on another machine, its lines."""
+    return _hashed(_structure(graph))
+
+
+def _structure(graph: g.Graph) -> list[str]:
     number = {n: i for i, n in enumerate(graph.nodes)}
-    parts = [graph.name, graph.loc.short, repr(graph.output_names)]
-    parts.append(repr((graph.allow_cancellation, graph.like)))
-    for node in graph.nodes:
-        row = (
-            attributes(node),
-            [number[a] for a in g.operands(node)],
-            graph.names[node],
-            node in graph.named,
-            node.loc.short,
-            node.loc.text,
-        )
-        parts.append(repr(row))
+    parts = [repr(graph.output_names), repr((graph.allow_cancellation, graph.like))]
+    parts += [repr((attributes(n), [number[a] for a in g.operands(n)])) for n in graph.nodes]
     parts.append(repr([number[n] for n in graph.outputs]))
     parts.append(repr([i.name for i in graph.inputs]))
+    return parts
+
+
+def _hashed(parts: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
