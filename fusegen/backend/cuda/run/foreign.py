@@ -75,7 +75,7 @@ def caller_stream(given: Any, device: int) -> Iterator[None]:
     cupy = cupy_module()
     with cupy.cuda.Device(device):
         if is_torch(given):
-            with _external_stream(cupy, torch_family().stream(device)), \
+            with external_stream(cupy, torch_family().stream(device)), \
                     cupy.cuda.using_allocator(partial(_torch_memory, device)):
                 yield
         else:
@@ -90,7 +90,7 @@ def _torch_memory(device: int, size: int) -> Any:
     return cuda.MemoryPointer(memory, 0)
 
 
-def _external_stream(cupy: ModuleType, handle: int) -> Any:
+def external_stream(cupy: ModuleType, handle: int) -> Any:
     """Another library's stream as CuPy's; by the newer of its two ways where there is one."""
     if hasattr(cupy.cuda.Stream, "from_external"):
         return cupy.cuda.Stream.from_external(_StreamHandle(handle))

@@ -15,6 +15,7 @@ from fusegen.backend.cuda.run.device import cupy_module, on_device
 from fusegen.backend.cuda.run.executable import CudaExecutable
 from fusegen.backend.cuda.run.extent import extent_of
 from fusegen.backend.cuda.run.families import Family, cupy_family, family_of
+from fusegen.backend.cuda.run.foreign import external_stream
 from fusegen.backend.cuda.schedule.products import (
     Product,
     ProductSchedule,
@@ -180,7 +181,7 @@ class BoundProduct:
         most = max(piece.rows for piece in self.pieces)
         at, memory = stored.maker(self.family)(most * pitch * 4)
         held = [memory]
-        with cupy_module().cuda.ExternalStream(stream):
+        with external_stream(cupy_module(), stream):
             cublas = self.executable.storing is None
             tables = self._matrices(pointers, held) if cublas else []
             factor = self._factor(pointers)
