@@ -173,6 +173,22 @@ def heads() -> Iterator[Cell]:
              "product": lambda: h @ w.T}
     yield Cell("linear cross entropy, 8192 x 4096 -> 128256", calls,
                lambda found: apart(found, want), **share("product", 1 / 1.03))
+    yield head_gradients(h, w, labels)
+
+
+def head_gradients(h: torch.Tensor, w: torch.Tensor, labels: torch.Tensor) -> Cell:
+    """Both gradients of the loss, beside the three products that any way of making them takes."""
+    x, y, g = h.clone().requires_grad_(), w.clone().requires_grad_(), drawn(len(h))
+    loss = fg.library.linear_cross_entropy(x, y, labels)
+    some = torch.softmax(torch.mm(h[:512], w.T, out_dtype=torch.float32), -1)
+    some[torch.arange(512), labels[:512]] -= 1
+    want = (some * g[:512, None]) @ w.float()
+    elements = torch.empty(len(h), len(w), dtype=h.dtype, device="cuda").normal_()
+    calls = {"ours": lambda: torch.autograd.grad(loss, (x, y), g, retain_graph=True),
+             "forward": lambda: fg.library.linear_cross_entropy(h, w, labels),
+             "three products": lambda: (h @ w.T, elements @ w, elements.T @ h)}
+    return Cell("gradients of linear cross entropy, 8192 x 4096 -> 128256", calls,
+                lambda found: apart(found[0][:512], want), **share("forward", 1 / 2.5))
 
 
 def clusters(n: int, m: int) -> tuple[torch.Tensor, torch.Tensor]:
