@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fuzz.float_campaign import report, run_campaign, seeds_of
 from fuzz.float_judge import merged_sums
-from fuzz.float_oracle import Reading, magnitude, schedules
+from fuzz.float_oracle import Reading, magnitude, quantum, schedules
 from fuzz.float_page import page, table
 from fuzz.float_rows import TREES, execute
 from fuzz.float_texts import random_text
@@ -91,7 +91,7 @@ def test_the_oracle_knows_how_wrong_the_text_may_be():
         single = next(iter(schedules(graph, inputs, 40)))
         for node in graph.outputs:
             with np.errstate(all="ignore"):
-                bound = magnitude(right, node)
+                bound = magnitude(right, node) + magnitude(right, node, quantum)
                 off = np.abs(single[node].astype(float) - right.values[node])
                 within = off <= 8 * 2.0**-24 * bound
             known = np.isfinite(off) & np.isfinite(bound) & (bound < 1e36)

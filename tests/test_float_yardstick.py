@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fuzz.float_judge import judge_text, merged_sums
-from fuzz.float_oracle import ROUNDINGS, UNIT, Chance, Reading, Shaken, magnitude
+from fuzz.float_oracle import ROUNDINGS, UNIT, Chance, Reading, Shaken, magnitude, quantum
 from fuzz.float_rows import TREES, execute, rows_for
 from fuzz.float_texts import random_text
 from fuzz.float_yardstick import Text
@@ -64,7 +64,8 @@ def test_chance_stays_within_what_rounding_explains():
         right, chance = Reading(graph, inputs, 40), Chance(graph, inputs, 40, 1)
         for node in graph.outputs:
             with np.errstate(all="ignore"):
-                bound = magnitude(right, node)
+                # Results below the normal numbers round by as much as the least of these.
+                bound = magnitude(right, node) + magnitude(right, node, quantum)
                 off = abs(chance.values[node] - right.values[node])
                 within = off <= 16 * UNIT * bound  # a rounding by chance is twice one to nearest
             known = np.isfinite(off) & np.isfinite(bound) & (bound < 1e36)
