@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fusegen.backend.cpu.emit.dialect import CpuDialect
-from fusegen.backend.cpu.emit.kept import Kept, below_pivots
+from fusegen.backend.cpu.emit.kept import Kept
 from fusegen.backend.cpu.emit.memory import store
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import own_phase
@@ -39,6 +39,7 @@ from fusegen.backend.cpu.emit.state import (
 from fusegen.backend.emit.comments import noted
 from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.terms import below_pivots
 from fusegen.backend.emit.vector_sums import Weight, vector_sums
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import COLUMN, Kernel, Sweep
