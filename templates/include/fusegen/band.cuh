@@ -6,8 +6,21 @@
 
 namespace fusegen {
 
-// A block's rows of one array. In `slots` they lie as far behind boundaries as in memory: packed rows as the one range
-// that they are there, others kPitch bytes apart.
+// The row of its band that a team has in a step, where those of a warp are kApart rows from one another.
+template <typename Team, int kApart, int kThreads>
+__device__ __forceinline__ int row_of_step(int step)
+{
+    const int turn = step * (kThreads / 32) + static_cast<int>(threadIdx.x) / 32;  // of all warps
+    const int team = static_cast<int>(threadIdx.x) % 32 / Team::kThreads;          // of this warp
+    return (turn / kApart * (32 / Team::kThreads) + team) * kApart + turn % kApart;
+}
+
+// Does a block write such elements?
+template <typename T> constexpr bool kIsWritten = true;
+template <typename T> constexpr bool kIsWritten<const T> = false;
+
+// A block's rows of one array. In `slots` they lie as far behind boundaries as in memory: rows that follow one another
+// as the one range that they are there, with what lies between them, others kPitch bytes apart.
 template <typename T, int kRows, int kColumns, int kThreads>
 struct Band {
     static constexpr int kVector = 16, kSpan = kVector / sizeof(T);  // bytes and elements
@@ -21,8 +34,17 @@ struct Band {
     long long stride;
     int n_cols;
 
-    __device__ __forceinline__ bool packed() const { return stride == n_cols; }
-    __device__ __forceinline__ int apart() const { return packed() ? n_cols * int(sizeof(T)) : kPitch; }
+    // One range? What is written has nothing between its rows.
+    __device__ __forceinline__ bool packed() const
+    {
+        return kIsWritten<T> ? stride == n_cols : stride >= 0 && stride * int(sizeof(T)) <= kPitch;
+    }
+    __device__ __forceinline__ int apart() const { return packed() ? int(stride) * int(sizeof(T)) : kPitch; }
+    // So many rows that are one range.
+    __device__ __forceinline__ int bytes(int rows) const
+    {
+        return ((rows - 1) * int(stride) + n_cols) * int(sizeof(T));
+    }
 
     // Row r in shared memory.
     __device__ __forceinline__ T* row(int r) const
@@ -66,7 +88,7 @@ private:
         if (packed()) {
             const Address begin = reinterpret_cast<Address>(first);
             const int skipped = static_cast<int>(begin % kVector), head = skipped ? kVector - skipped : 0;
-            const int end = rows * n_cols * int(sizeof(T)) - kVector;  // the last vector begins here, or before
+            const int end = bytes(rows) - kVector;  // the last vector begins here, or before
             unsigned char* to = slots + skipped;
 #pragma unroll 4
             for (int at = head + static_cast<int>(threadIdx.x) * kVector; at <= end; at += kThreads * kVector)
@@ -87,13 +109,13 @@ private:
     template <typename Visit>
     __device__ __forceinline__ void edges(int rows, Address low, Address high, bool own, const Visit& visit) const
     {
-        const int bytes = (packed() ? rows * n_cols : n_cols) * int(sizeof(T));
+        const int size = bytes(packed() ? rows : 1);
         // Of rows a vector or more apart, only the first and the last reach into vectors that are not all theirs.
         const bool apart = !own && (stride >= kSpan || stride <= -kSpan) && rows > 1;
         const int lines = packed() ? 1 : apart ? 2 : rows, step = apart ? rows - 1 : 1;
         for (int i = static_cast<int>(threadIdx.x); i < lines * 2 * kSpan; i += kThreads) {
             const int line = i / (2 * kSpan) * step, place = i % (2 * kSpan);
-            const Address begin = reinterpret_cast<Address>(first + line * stride), end = begin + bytes;
+            const Address begin = reinterpret_cast<Address>(first + line * stride), end = begin + size;
             const Address base = begin / kVector * kVector, last = end / kVector * kVector;
             const bool tail = place >= kSpan;
             const Address vector = tail ? last : base, at = vector + place % kSpan * sizeof(T);

@@ -38,6 +38,13 @@ def band_view(launch: Launch, schedule: CudaSchedule) -> BandView | None:
     )
 
 
+def row_of_step(step: str, schedule: CudaSchedule) -> str:
+    """The row of the band that a team has then."""
+    if schedule.home.rows_apart > 1:
+        return f"row_of_step<Team, kRowsApart, kMostThreads>({step})"
+    return f"{step if ' ' not in step else f'({step})'} * kRowsPerBlock + team"
+
+
 def row_in_band(param: Param) -> str:
     """Where the row at hand is."""
     return f"{param.name}_band.row(here)"

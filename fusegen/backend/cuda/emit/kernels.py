@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.asked import elements_used, span_asked
-from fusegen.backend.cuda.emit.bands import BandView, band_view, row_in_band
+from fusegen.backend.cuda.emit.bands import BandView, band_view, row_in_band, row_of_step
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import (
     array_name,
@@ -18,6 +18,7 @@ from fusegen.backend.cuda.emit.places import (
     pointer_type,
 )
 from fusegen.backend.cuda.emit.rows import early_steps, owners_of, step_lines
+from fusegen.backend.cuda.emit.state import StateView
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.anchors import anchor, loader_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
@@ -25,7 +26,7 @@ from fusegen.backend.cuda.schedule.homes import Array, Home, body_of_row
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.cuda.schedule.on_chip import kept_params, ring_params
 from fusegen.backend.emit.lines import Line, uses_of
-from fusegen.ir.kernel import N_COLS, Param
+from fusegen.ir.kernel import N_COLS, ROW, Param
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class KernelView:
     symbol: str
     params: tuple[str, ...]
     first_row: str  # this team's
+    last_row: str  # of a band, that this lane finishes
     row_step: str  # from one row of a team to its next
     loops: bool  # does a team take several rows?
     steady: bool  # does a team go from row to row?
@@ -57,6 +59,24 @@ class KernelView:
     prelude: tuple[Line, ...]
     sweeps: tuple[SweepView, ...]
     writes_rows: str  # condition: does this thread write the row's values?
+
+    @property
+    def turns(self) -> bool:
+        """Are rows of a band finished together, each by a lane? Where all that is left of them is
+        their state."""
+        match self.sweeps:
+            case [SweepView(state=StateView(), lists=(), stores=(), list_stores=(), steps=()) as s]:
+                pointers = {name for _, name, _ in self.rows}
+                lines = (*s.store_steps, *s.row_stores)
+                alone = not self.prelude and not pointers & uses_of(lines)
+                return self.band is not None and alone and bool(s.row_stores)
+            case _:
+                return False
+
+    @property
+    def numbers_rows(self) -> bool:
+        """Is the number of a band's row asked for before it is finished?"""
+        return not self.turns or any(ROW.name in uses_of(s.item_lines) for s in self.sweeps)
 
     @property
     def parity(self) -> bool:
@@ -101,7 +121,8 @@ def kernel_view(
     band = band_view(launch, schedule)
     return KernelView(
         symbol=launch.symbol, params=tuple(kernel_params(launch, views)),
-        first_row=_first_row(schedule), row_step=_row_step(schedule), loops=launch.limited,
+        first_row=_first_row(schedule), last_row=row_of_step("first + rank", schedule),
+        row_step=_row_step(schedule), loops=launch.limited,
         steady=launch.steady, splits=launch.splits, home=schedule.home,
         band=band,
         rows=tuple(_row(p, schedule) for p in elements if p.name in used or phase),
@@ -169,7 +190,7 @@ def _first_row(schedule: CudaSchedule) -> str:
     if schedule.clustered or schedule.split:
         return "blockIdx.x / blocks"
     if schedule.home.band_rows:
-        return "step * kRowsPerBlock + team"
+        return row_of_step("step", schedule)
     if schedule.rows_per_block == 1:
         return "blockIdx.x"
     return "static_cast<long long>(blockIdx.x) * kRowsPerBlock + team"

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fusegen.backend.cuda.schedule.banks import best_apart
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule, LoadMode
 from fusegen.backend.cuda.schedule.homes.band import Band, pitch_of
 from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
+from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Program
 
 MOST_COLUMNS = 512
 _THREADS = 128
-_MOST_HELD = 32  # elements of a lane
+_MOST_HELD = 40  # elements of a lane
 _BYTES = 16384  # of a block's band, read and written
 _NARROW_BYTES = 28672  # likewise of rows of 16 bits, where what a block does once counts for more
 _WAVES = 4  # blocks of a multiprocessor from which on bands are of several passes
@@ -29,6 +31,8 @@ def band_schedules(
     brings = any(k.elements for k in program.kernels)
     if n_cols > MOST_COLUMNS or not base.target.ampere or not brings:
         return
+    widest = max(program.kernels, key=lambda k: sum(p.dtype.itemsize for p in k.elements))
+    sizes = tuple(p.dtype.itemsize for p in widest.elements)
     ways: list[tuple[int, LoadMode]] = [(1, "scalar")]
     if base.load == "aligned" and base.width > 1:
         ways.append((base.width, "aligned"))
@@ -37,18 +41,18 @@ def band_schedules(
             vectors = -(-n_cols // (width * lanes))
             if vectors * width <= _MOST_HELD and (lanes == 1 or 2 * n_cols > width * lanes):
                 columns = lanes * vectors * width
-                rows = _rows(program, lanes, columns)
+                rows = _rows(sizes, lanes, columns)
                 if n_rows and n_rows < _WAVES * base.target.multiprocessors * rows:
                     rows = _THREADS // lanes
+                apart = best_apart(n_cols, sizes, lanes, width, rows * lanes // WARP)
                 yield replace(base, load=load, levels=tree(
-                    Thread(vectors, width), _THREADS, Lanes(lanes), Band(rows, columns)))
+                    Thread(vectors, width), _THREADS, Lanes(lanes), Band(rows, columns, apart)))
 
 
-def _rows(program: Program, lanes: int, columns: int) -> int:
+def _rows(sizes: tuple[int, ...], lanes: int, columns: int) -> int:
     """As many passes over a band as it takes for enough bytes to be under way."""
-    widest = max(program.kernels, key=lambda k: sum(p.dtype.itemsize for p in k.elements))
-    sizes = [p.dtype.itemsize for p in widest.elements]
     row = sum(pitch_of(columns, size) for size in sizes)
     most = _NARROW_BYTES if max(sizes, default=4) <= 2 else _BYTES
     at_once = _THREADS // lanes
-    return max(1, most // (row * at_once)) * at_once
+    passes = max(1, most // (row * at_once))
+    return at_once * (passes - passes % lanes if passes > lanes else passes)

@@ -22,11 +22,13 @@ class Band(Registers):
 
     rows: int  # of a block
     columns: int  # of a row, at most
+    apart: int = 1  # rows that teams of a warp have at a time, so that they find other banks
     store: ClassVar[str] = "keep_items"
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        return f" in registers, {self.rows} rows at a time through shared memory"
+        apart = f", each warp's {self.apart} apart" if self.apart > 1 else ""
+        return f" in registers, {self.rows} rows at a time through shared memory{apart}"
 
     @property
     def kind(self) -> str:
@@ -35,6 +37,10 @@ class Band(Registers):
     @property
     def band_rows(self) -> int:
         return self.rows
+
+    @property
+    def rows_apart(self) -> int:
+        return self.apart
 
     def fewest(self, threads: int, vectors: int) -> int:
         return threads * (vectors - 1) + 1

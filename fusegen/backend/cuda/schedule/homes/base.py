@@ -117,6 +117,11 @@ class AnyHome:
         return 0
 
     @property
+    def rows_apart(self) -> int:
+        """From one of a warp's rows among them to the next."""
+        return 1
+
+    @property
     def ahead(self) -> bool:
         """Does what all rows share come a chunk early?"""
         return False
