@@ -17,6 +17,7 @@ from support import (
     nvrtc,
     own_cases,
     own_names,
+    short_rows,
     state_cases,
     state_rows,
     vector_cases,
@@ -99,13 +100,15 @@ def test_what_stands_beside_users_names_is_reserved(name: str, check: Callable[.
             check(_renamed(getattr(fg.library, name).work(target=target, **constants)))
 
 
-@pytest.mark.parametrize("name", ["softmax", "cross_entropy", "var_mean"])
+@pytest.mark.parametrize("name", ["cross_entropy", "var_mean", *short_rows.TEXTS])
 def test_bands_of_short_rows(name: str, check: Callable[..., None]) -> None:
-    for n_cols, dtype in ((35, "float32"), (64, "bfloat16")):
-        case = library_case(name, 1, n_cols, dtype)
-        work = _renamed(case.work(n_rows=100_000, aligned=False, in_phase=False))
+    for n_cols, dtype, in_phase in ((35, "float32", False), (64, "bfloat16", True)):
+        case = short_rows.case_of(name, 8, n_cols, dtype) if name in short_rows.TEXTS else (
+            library_case(name, 1, n_cols, dtype))
+        work = _renamed(case.work(n_rows=100_000, aligned=False, in_phase=in_phase))
+        new = {*work.merging.names.values()} - {*work.graph.names.values()}
         for one in candidates(work.program, work.problem, work.target):
-            check(work.scheduled(one.schedule))
+            check(work.scheduled(one.schedule), new)
 
 
 @pytest.mark.parametrize("name", ["topk", "moe_gate"])

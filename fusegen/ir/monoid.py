@@ -63,6 +63,11 @@ class Folded:
     kind: Kind
     width: int = 1
 
+    @property
+    def counts(self) -> bool:
+        """Is it the number of elements?"""
+        return self.fold == "sum" and self.lift == Lit(1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Best:
@@ -252,6 +257,11 @@ class Monoid:
             moving = [m for m in moving if m not in done]
             found.append(Level(ready, done))
         return tuple(found)
+
+    def folded_as(self, best: Best) -> str:
+        """The folded extreme that is its value, too; or ""."""
+        fold = "max" if best.largest else "min"
+        return next((f.name for f in self.folded if f.fold == fold and f.lift == best.lift), "")
 
     def transported(self, moving: Moving, side: str) -> Expr:
         """Σ of factor · sum, sums as members of `side`."""

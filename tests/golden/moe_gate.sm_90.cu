@@ -130,7 +130,7 @@ moe_gate_kernel(
         const int entry = own * Team::threads() + rank;
         const auto top_entry = top_own[own];
         const auto top_value = top_keys.value(top_entry);
-        const Divisor sum_exp_divisor(sum_exp);
+        const NearDivisor sum_exp_divisor(sum_exp);
         sum_value += sum_exp_divisor.under(exp_narrow(top_value - m));
     }
 #pragma unroll
@@ -143,7 +143,7 @@ moe_gate_kernel(
             const auto top_entry = top_own[own];
             const auto top_value = top_keys.value(top_entry);
             const column_t top_column = top_keys.column(top_entry);
-            const Divisor sum_exp_divisor(sum_exp);
+            const NearDivisor sum_exp_divisor(sum_exp);
             const Divisor sum_value_divisor(sum_value);
             gates_out[row * 8 + entry] = __float2bfloat16_rn(sum_value_divisor.under(sum_exp_divisor.under(exp_narrow(top_value - m))));  // texts.py  gates = gates / fg.sum(gates) if renormalize else gates
             experts_out[row * 8 + entry] = top_column;  // texts.py  _, experts = fg.topk(rated, k, index_dtype=index_dtype)

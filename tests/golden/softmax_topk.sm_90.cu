@@ -165,7 +165,7 @@ softmax_topk_kernel(
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);
-        const Divisor sum_exp_divisor(sum_exp);
+        const NearDivisor sum_exp_divisor(sum_exp);
         values_out[row * 5 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
         indices_out[row * 5 + entry] = top_column;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     }

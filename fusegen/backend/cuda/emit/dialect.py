@@ -50,6 +50,7 @@ class CudaDialect:
         self.divisors: dict[str, None] | None = None  # row values divided by; None at row scope
         self.below_zero: frozenset[str] = frozenset()  # values whose exponentials are only added up
         self.roughly = False  # may quotients be off by a few roundings?
+        self.near: frozenset[str] = frozenset()  # row values that are between 1 and 2^64, or NaN
 
     @property
     def bits(self) -> dict[str, str]:
@@ -167,7 +168,7 @@ class CudaDialect:
         self.divisors = {}
         made = make()
         values, self.divisors = self.divisors, None
-        return made, tuple(divisor(v) for v in values)
+        return made, tuple(divisor(v, near=v in self.near) for v in values)
 
     def _is_term(self, power: Expr) -> bool:
         """Is e to this power one of many terms, none of which is above 1?"""
@@ -230,10 +231,10 @@ class CudaDialect:
         return value
 
 
-def divisor(value: str) -> Line:
+def divisor(value: str, *, near: bool = False) -> Line:
     """The declaration of a row value that is divided by many times."""
-    name = divisor_name(value)
-    return Line(f"const Divisor {name}({value});", frozenset([value]), declares=name)
+    name, kind = divisor_name(value), "NearDivisor" if near else "Divisor"
+    return Line(f"const {kind} {name}({value});", frozenset([value]), declares=name)
 
 
 def divisor_name(value: str) -> str:

@@ -12,6 +12,7 @@ from fusegen.backend.cuda.emit.state import StateView
 from fusegen.backend.cuda.emit.views import LiftView, ListView, SearchView
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside
+from fusegen.backend.emit.terms import TERM, replaced, term_of
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep
 from fusegen.ir.kernel_walk import used_in
@@ -26,16 +27,27 @@ def needed(sweep: Sweep, exprs: Iterable[Expr]) -> tuple[list[str], list[Let]]:
     return [s.name for s in sweep.loads if s.name in wanted], lets
 
 
+def sought(sweep: Sweep) -> list[Best]:
+    """Values that were loaded: the best of them is found first, and its column then, which is less
+    than to carry a column along."""
+    loaded = {s.name for s in sweep.loads}
+    return [b for b in sweep.monoid.best if isinstance(b.lift, Var) and b.lift.name in loaded]
+
+
 class ElementPrinter:
     """Lines inside the loops over a chunk's items."""
 
     def __init__(
         self, kernel: Kernel, sweep: Sweep, sources: Mapping[str, SourceView],
-        dialect: CudaDialect, state: StateView | None, paired: bool,
+        dialect: CudaDialect, state: StateView | None, paired: bool, keeps: str = "",
     ) -> None:
         self.kernel, self.sweep, self.dialect, self.state = kernel, sweep, dialect, state
         self.sources = sources
+        self.keeps = keeps  # the relative whose exponentials stay in registers
+        self._sought = sought(sweep)
         self.paired = paired  # does a register hold neighbouring elements of a row?
+        # What an element is folded into: its chunk's state, or the row's itself.
+        self.into = "state" if state and state.pivots_first else "chunk"
 
     def item_lines(self, exprs: list[Expr]) -> list[Line]:
         """The sources and lets that an item needs, as declarations inside the item loop."""
@@ -55,14 +67,16 @@ class ElementPrinter:
     def fold_pairs(self, lists: tuple[ListView, ...]) -> list[Line]:
         """The greatest of a chunk's items, found two at a time."""
         peaks = [(c.lift, v.peak) for c, v in self._own_peaks(lists)]
-        maxima = [(f.lift, f"chunk.{f.name}") for f in self.sweep.monoid.folded if f.fold == "max"]
-        best = [(b.lift, f"chunk.{b.value}") for b in self._sought
-                if b.largest and not self._folded_as(b)]
+        maxima = [(f.lift, f"{self.into}.{f.name}") for f in self.sweep.monoid.folded
+                  if f.fold == "max"]
+        best = [(b.lift, f"{self.into}.{b.value}") for b in self._sought
+                if b.largest and not self.sweep.monoid.folded_as(b)]
         found = [(place, self.pairs(lift)) for lift, place in (*maxima, *best, *peaks)]
         if any(items for _, items in found):
             self.dialect.use("greater_of")
-        return [Line(f"{place} = greatest_item({items}, live);", frozenset([items]))
-                for place, items in found if items]
+        joins = "greater_of({}, {})" if self.into == "state" else "{1}"
+        return [Line(f"{place} = {joins.format(place, f'greatest_item({items}, live)')};",
+                     frozenset([items])) for place, items in found if items]
 
     def _own_peaks(self, lists: tuple[ListView, ...]) -> list[tuple[KBest, ListView]]:
         both = zip(self.sweep.monoid.lists, lists, strict=True)
@@ -72,8 +86,10 @@ class ElementPrinter:
         monoid = self.sweep.monoid
         peaks = [(c, v) for c, v in self._own_peaks(lists) if not self.pairs(c.lift)]
         folded = [f for f in monoid.folded if f.fold != "max" or not self.pairs(f.lift)]
+        if self.into == "state":
+            folded = [f for f in folded if not f.counts]
         valued = [b for b in self._sought
-                  if not self._folded_as(b) and not (b.largest and self.pairs(b.lift))]
+                  if not self.sweep.monoid.folded_as(b) and not (b.largest and self.pairs(b.lift))]
         compared = [b for b in monoid.best if b not in self._sought]
         read: list[Folded | Best | KBest] = [*folded, *valued, *compared, *(c for c, _ in peaks)]
         exprs = [c.lift for c in read] + [lift for o in monoid.own for lift in o.lifts]
@@ -81,12 +97,13 @@ class ElementPrinter:
             return []
         lines = self.item_lines(exprs)
         for f in folded:
-            taken = taken_in(f, f"chunk.{f.name}", self.dialect.text(f.lift), self.dialect.use)
+            place, value = f"{self.into}.{f.name}", self.dialect.text(f.lift)
+            taken = taken_in(f, place, value, self.dialect.use)
             lines.append(self.dialect.line(taken, f.lift))
         for b in valued:
             better = self.dialect.use("greater_of" if b.largest else "lesser_of")
-            value = f"{better}(chunk.{b.value}, {self.dialect.text(b.lift)})"
-            lines.append(self.dialect.line(f"chunk.{b.value} = {value};", b.lift))
+            value = f"{better}({self.into}.{b.value}, {self.dialect.text(b.lift)})"
+            lines.append(self.dialect.line(f"{self.into}.{b.value} = {value};", b.lift))
         for b in compared:
             lines += self._ahead(b)
         notes = dict(self.sweep.notes)
@@ -98,23 +115,10 @@ class ElementPrinter:
         return lines
 
     # ---- the best item ----
-
-    @property
-    def _sought(self) -> list[Best]:
-        """Values that were loaded: the best of them is found first, and its column then, which is
-        less than to carry a column along."""
-        return [b for b in self.sweep.monoid.best
-                if isinstance(b.lift, Var) and b.lift.name in self.sources]
-
-    def _folded_as(self, best: Best) -> str:
-        """The folded extreme that is this value, too; or ""."""
-        fold = "max" if best.largest else "min"
-        return next((f.name for f in self.sweep.monoid.folded
-                     if f.fold == fold and f.lift == best.lift), "")
-
     def searches(self) -> list[SearchView]:
         return [SearchView(
-            name=b.name, value=b.value, same=self._folded_as(b), order="<" if b.largest else ">",
+            name=b.name, value=b.value, same=self.sweep.monoid.folded_as(b),
+            order="<" if b.largest else ">",
             lines=tuple(self.item_lines([b.lift])), item=self.dialect.text(b.lift),
         ) for b in self._sought]
 
@@ -122,9 +126,10 @@ class ElementPrinter:
         """An item takes the place of the chunk's best if it is better."""
         order = self.dialect.use("above" if best.largest else "below")
         value = self.dialect.text(best.lift)
-        ahead = f"{order}({value}, column, chunk.{best.value}, chunk.{best.name})"
-        then = [self.dialect.line(f"chunk.{best.value} = {value};", best.lift),
-                self.dialect.line(f"chunk.{best.name} = column;", COLUMN)]
+        known = f"{self.into}.{best.value}", f"{self.into}.{best.name}"
+        ahead = f"{order}({value}, column, {', '.join(known)})"
+        then = [self.dialect.line(f"{known[0]} = {value};", best.lift),
+                self.dialect.line(f"{known[1]} = column;", COLUMN)]
         return [self.dialect.line(f"if ({ahead}) {{", best.lift, COLUMN), *inside(then), Line("}")]
 
     def lifts(self) -> list[LiftView]:
@@ -136,7 +141,8 @@ class ElementPrinter:
         for level, view in zip(monoid.levels, views, strict=True):
             lines, divisors = self.dialect.divided(partial(self.lift_lines, level.moving))
             found.append(LiftView(
-                tag=f"{view.tag}{{}}" if view.tag else "", about=view.about, lines=tuple(lines),
+                tag=f"{view.tag}{{}}" if view.tag else "", suffix=view.suffix, about=view.about,
+                lines=tuple(lines),
                 divisors=tuple(d for d in divisors if d.declares not in declared),
                 anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
             ))
@@ -156,9 +162,16 @@ class ElementPrinter:
             u = monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor))
             text = f"const {self.dialect.real} {r.name} = {self.dialect.text(u)};"
             lines.append(self.dialect.line(text, u, declares=r.name))
+        summed = [(m.name, m.lift) for m in moving]
+        if self.keeps in {r.name for r in relatives}:
+            term = term_of(self.keeps)  # with all digits that results need
+            lines += [self.dialect.let(TERM.name, term),
+                      Line(f"{TERM.name}_items.set(i, {TERM.name});",
+                           frozenset([TERM.name, f"{TERM.name}_items"]))]
+            summed = [(name, replaced(lift, {term: TERM})) for name, lift in summed]
         self.dialect.below_zero = frozenset(r.name for r in relatives if self.below_zero(r))
-        lines += [self.dialect.line(f"state.{m.name} += {self.dialect.text(m.lift)};", m.lift)
-                  for m in moving]
+        lines += [self.dialect.line(f"state.{name} += {self.dialect.text(lift)};", lift)
+                  for name, lift in summed]
         lines += [self.dialect.line(f"{place} = {self.dialect.text(value)};", value)
                   for place, value in put]
         self.dialect.below_zero = frozenset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from fusegen.backend.emit.render import wrapped
@@ -11,10 +11,11 @@ from fusegen.ir.monoid import Monoid
 _LINE = 84  # characters
 
 
-def exchange(state: str, monoid: Monoid) -> tuple[str, ...]:
+def exchange(state: str, monoid: Monoid, aside: Collection[str] = ()) -> tuple[str, ...]:
     """Which members need no pivot, and which sums move together; of states with a monoid of the
-    user's own, all of them."""
+    user's own, all of them. `aside`: those that lanes find in other ways."""
     known = [*(f.name for f in monoid.folded), *(n for b in monoid.best for n in (b.value, b.name))]
+    known = [name for name in known if name not in aside]
     sums = [[m.name for m in level.moving] for level in monoid.levels]
     if monoid.own:
         every = [*known, *chain(*sums), *(o.name for o in monoid.own)]

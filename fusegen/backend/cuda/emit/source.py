@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from fusegen.backend.cuda.emit.headers import (
     row_headers,
     toolkit_headers,
 )
+from fusegen.backend.cuda.emit.kept import with_kept_terms
 from fusegen.backend.cuda.emit.kernels import kernel_view
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.sweep import SweepPrinter
@@ -26,6 +28,7 @@ from fusegen.backend.cuda.schedule.topk import FULLEST_BIN
 from fusegen.backend.emit.banner import banner_lines
 from fusegen.backend.emit.render import render
 from fusegen.backend.emit.source import Source
+from fusegen.backend.emit.terms import sums_from_one
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Program
 from fusegen.ir.monoid import Own
@@ -35,7 +38,9 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
     dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program),
                           exact=program.role != "call")
-    views = _sweep_views(program, schedule, dialect)
+    dialect.near = frozenset[str]().union(*map(sums_from_one, program.sweeps))
+    program, keeps = with_kept_terms(program, schedule)
+    views = _sweep_views(program, schedule, dialect, keeps)
     launched = launches(program, schedule)
     kernels = [kernel_view(n, views, schedule, dialect) for n in launched]
     sweeps = list(views.values())
@@ -72,12 +77,13 @@ def cuda_source(program: Program, schedule: CudaSchedule) -> Source:
 
 
 def _sweep_views(
-    program: Program, schedule: CudaSchedule, dialect: CudaDialect
+    program: Program, schedule: CudaSchedule, dialect: CudaDialect, keeps: Mapping[int, str]
 ) -> dict[int, SweepView]:
     """Every sweep, by its number."""
     names = state_names(program)
     views = {
-        sweep.number: SweepPrinter(kernel, sweep, schedule, dialect, names[sweep.number]).view()
+        sweep.number: SweepPrinter(kernel, sweep, schedule, dialect, names[sweep.number],
+                                   keeps.get(sweep.number, "")).view()
         for kernel in program.kernels for sweep in kernel.sweeps
     }
     for kernel in program.kernels:

@@ -18,7 +18,7 @@ from fusegen.backend.cuda.emit.places import (
     pointer_of,
 )
 from fusegen.backend.cuda.schedule.anchors import loader_of
-from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import PER_VECTOR
 from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.emit.lines import Line
@@ -149,7 +149,9 @@ def _pointer(param: Param, layout: Layout, reader: Reader) -> str:
 def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]:
     """How the items of a chunk of this array are fetched; nothing where they just are there."""
     if load.kept:
-        again = load.narrow and not reader.first
+        # Lanes that hold few items have registers for them as they are computed with.
+        light = reader.schedule.in_warp and reader.schedule.items <= MAX_ITEMS
+        again = load.narrow and not reader.first and not light
         return reader.schedule.home.brings(load.name, load.type, again=again)
     items = f"{load.name}_items"
     past = "<true>" if reader.schedule.past_l1 and not load.shared else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
@@ -76,6 +76,8 @@ class StateView:
     law: tuple[str, ...]
     held: tuple[str, ...]  # numbers of the call or the row that moves depend on
     real: str
+    pivots_first: bool  # are a row's pivots known before any sum about them is made?
+    counted: tuple[str, ...]  # members that are then known without counting: how many columns
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -112,16 +114,23 @@ def held(name: str) -> str:
     return f"{name}_held"
 
 
-def state_view(sweep: Sweep, name: str, dialect: CudaDialect, column_type: str) -> StateView:
-    monoid = sweep.monoid
+def state_view(
+    sweep: Sweep, name: str, dialect: CudaDialect, column_type: str,
+    found: Collection[str] | None = None,
+) -> StateView:
+    """`found`: members that lanes find once they know all that needs no pivot, where a row's pivots
+    are known before its sums; None where sums move."""
+    monoid, first = sweep.monoid, found is not None
     notes = dict(sweep.notes)
     fields = _fields(monoid, notes, dialect, column_type)
+    counted = tuple(f.name for f in monoid.folded if first and f.counts)
     return StateView(
-        name=name, fields=fields, combine=_combine(monoid, fields, dialect),
-        levels=tuple(_levels(monoid, dialect)),
-        exchange=exchange(name, monoid),
+        name=name, fields=fields, combine=_combine(monoid, fields, dialect, found or ()),
+        levels=tuple(_levels(monoid, dialect, moves=not first)),
+        exchange=exchange(name, monoid, (*(found or ()), *counted)),
         keeps_sides=bool(monoid.own), ordered=monoid.ordered,
-        law=merge_text(monoid), held=monoid.held, real=dialect.real,
+        law=merge_text(monoid), held=() if first else monoid.held, real=dialect.real,
+        pivots_first=first, counted=counted,
     )
 
 
@@ -181,13 +190,18 @@ def _comment(meaning: str, note: str | None) -> str:
 
 
 def _combine(
-    monoid: Monoid, fields: tuple[Field, ...], dialect: CudaDialect
+    monoid: Monoid, fields: tuple[Field, ...], dialect: CudaDialect, found: Collection[str]
 ) -> Combined | None:
-    """None where every member needs a pivot."""
+    """None where every member needs a pivot. `found`: those that lanes find in other ways."""
     values = {f.name: folded_into(f, f"a.{f.name}", f"b.{f.name}", dialect.use)
               for f in monoid.folded}
     choices = []
     for b in monoid.best:
+        if b.name in found:
+            if b.value not in found:
+                better = dialect.use("greater_of" if b.largest else "lesser_of")
+                values[b.value] = f"{better}(a.{b.value}, b.{b.value})"
+            continue
         order, chosen = dialect.use("above" if b.largest else "below"), f"{b.name}_is_a"
         choices.append(
             f"const bool {chosen} = {order}(a.{b.value}, a.{b.name}, b.{b.value}, b.{b.name});"
@@ -198,27 +212,30 @@ def _combine(
     return Combined(tuple(choices), members) if values else None
 
 
-def pivot_view(pivot: Pivot, monoid: Monoid, dialect: CudaDialect) -> PivotView:
+def pivot_view(
+    pivot: Pivot, monoid: Monoid, dialect: CudaDialect, *, moves: bool = True
+) -> PivotView:
+    """Where sums do not move, all elements of a row are seen from its pivot as it is: who reads the
+    sums asks if it can be used, but for those who read states."""
     # Sums may be kept about any value: one near the pivot, the same for equal states, will do.
     dialect.roughly = True
     value = dialect.text(rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)}))
     dialect.roughly = False
-    if pivot.action != "same":
+    if pivot.action != "same" and (moves or dialect.exact):
         value = f"{dialect.use(f'{pivot.action}_anchor')}({value})"
-    moved = pivot.moved(
+    moved = "" if not moves else dialect.text(pivot.moved(
         lambda n: Var(f"{monoid.pivot(n).anchor}_of(s)"),
         lambda n: Var(f"{monoid.pivot(n).anchor}_of(at)"),
-    )
-    return PivotView(function=pivot.anchor, value=value, move=pivot.move,
-                     moved=dialect.text(moved))
+    ))
+    return PivotView(function=pivot.anchor, value=value, move=pivot.move, moved=moved)
 
 
-def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
+def _levels(monoid: Monoid, dialect: CudaDialect, *, moves: bool) -> list[LevelView]:
     found: list[LevelView] = []
     known: list[PivotView] = []
     given = {n: held(n) for n in monoid.held}
     for number, level in enumerate(monoid.levels):
-        own = [pivot_view(p, monoid, dialect) for p in level.pivots]
+        own = [pivot_view(p, monoid, dialect, moves=moves) for p in level.pivots]
         known += own
         needed = {n for m in level.moving for _, factor in m.transport for n in variables(factor)}
         found.append(LevelView(
@@ -228,7 +245,7 @@ def _levels(monoid: Monoid, dialect: CudaDialect) -> list[LevelView]:
             moves=tuple(p for p in known if p.move in needed),
             moved=tuple(
                 (m.name, dialect.text(rename(monoid.transported(m, "s"), given)))
-                for m in level.moving
+                for m in level.moving if moves
             ),
         ))
     return found

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
-from fusegen.backend.cuda.emit.elements import ElementPrinter, needed
+from fusegen.backend.cuda.emit.elements import ElementPrinter, needed, sought
 from fusegen.backend.cuda.emit.entries import own_entries
+from fusegen.backend.cuda.emit.kept import ITEMS
 from fusegen.backend.cuda.emit.places import body_of, place_in_row
 from fusegen.backend.cuda.emit.rows import early_steps, list_stores, owners_of, step_lines
 from fusegen.backend.cuda.emit.short_lists import short_list
 from fusegen.backend.cuda.emit.sources import Reader, SourceView, printed
 from fusegen.backend.cuda.emit.state import lowest, state_view
-from fusegen.backend.cuda.emit.views import ListView, SweepView
+from fusegen.backend.cuda.emit.views import FunctionView, ListView, SweepView
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.merges import Meeting
+from fusegen.backend.cuda.schedule.on_chip import pivots_first
 from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_plan
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.backend.emit.printer import show
+from fusegen.backend.emit.terms import TERM
 from fusegen.ir.expr import Var
 from fusegen.ir.kernel import N_COLS, ROW, Kernel, ListFold, Step, Sweep
 from fusegen.ir.kernel_walk import names_in
@@ -26,25 +29,36 @@ from fusegen.ir.monoid import KBest
 from fusegen.ir.ops import OPS
 
 
+def found_by_lanes(sweep: Sweep) -> tuple[str, ...]:
+    """Members of a state that lanes find once they know the row's best value."""
+    best = sought(sweep)
+    same = [b.value for b in best if sweep.monoid.folded_as(b)]
+    return (*(b.name for b in best), *same)
+
+
 class SweepPrinter:
     """Builds the view of one sweep of one kernel."""
 
     def __init__(
-        self, kernel: Kernel, sweep: Sweep, schedule: CudaSchedule, dialect: CudaDialect, state: str
+        self, kernel: Kernel, sweep: Sweep, schedule: CudaSchedule, dialect: CudaDialect,
+        state: str, keeps: str = "",
     ) -> None:
         self.kernel, self.sweep, self.schedule, self.dialect = kernel, sweep, schedule, dialect
         several = sum(s.monoid.has_scalars for s in kernel.sweeps) > 1
         self.total = f"state{sweep.number}" if several else "state"
         self.column_type = "long long" if schedule.wide_columns else "int"
         self.state = (
-            state_view(sweep, state, dialect, self.column_type)
+            state_view(sweep, state, dialect, self.column_type,
+                       found_by_lanes(sweep) if pivots_first(sweep, schedule) else None)
             if sweep.monoid.has_scalars else None
         )
         paired = schedule.strip is None and schedule.width % 2 == 0 and schedule.target.ampere
         reader = Reader(kernel, sweep, schedule, dialect)
         self._owners = owners_of(kernel, schedule, dialect)
         self.sources = {s.name: printed(s, reader) for s in sweep.loads}
-        self.elements = ElementPrinter(kernel, sweep, self.sources, dialect, self.state, paired)
+        self.keeps = keeps  # the relative whose exponentials a later sweep needs again
+        self.elements = ElementPrinter(kernel, sweep, self.sources, dialect, self.state, paired,
+                                       keeps)
 
     def view(self) -> SweepView:
         sweep = self.sweep
@@ -61,7 +75,7 @@ class SweepPrinter:
         found = SweepView(
             number=sweep.number, first=sweep is self.kernel.sweeps[0],
             last=sweep is self._last(),
-            items=self.schedule.items,
+            items=self.schedule.items, keeps=ITEMS if self.keeps else "",
             state=self.state, total=self.total, part=f"part_of_{self.total}",
             visit=home.tiles if home.tiles and waits else home.visit, meet=merge.meet,
             reduce=merge.function(meeting), meeting=merge.arguments(meeting),
@@ -73,7 +87,7 @@ class SweepPrinter:
             ahead=tuple(s.load for s in sources if s.load and s.early), ahead_next=(),
             edges=tuple(ln for s in sources for ln in s.edge),
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, fold_pairs=pairs,
-            searches=tuple(self.elements.searches()), lifts=lifts,
+            searches=tuple(self.elements.searches()), find=FunctionView(), lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=tuple(stored),
             stores=tuple(self._stores()), lists=lists,
@@ -99,16 +113,17 @@ class SweepPrinter:
     def _with_functions(self, view: SweepView) -> SweepView:
         """Parameters and arguments of the fold and of the map: only what their lines use."""
         lifted = [ln for lift in view.lifts for ln in (*lift.divisors, *lift.lines)]
+        sought = [ln for s in view.searches for ln in s.lines]
         fold = [f"{view.state.name}& state"] if view.state else []
         state = "tile_state" if view.state and view.state.ordered else f"folded{view.number}"
-        fold_args = [state] if view.state else []
+        fold_args = [view.total if view.pivots_first else state] if view.state else []
         peaks = [(f"{t.value_type}& {t.name}_peak_out", f"{t.name}_peak")
                  for t in view.streamed_lists]
         fold += [p for p, _ in peaks]
         fold_args += [a for _, a in peaks]
+        later = [] if view.pivots_first else [*sought, *lifted]
         used, args, edges = self._used(
-            [*view.fold_lines, *view.fold_pairs, *(ln for s in view.searches for ln in s.lines),
-             *lifted], view.fold_columns,
+            [*view.fold_lines, *view.fold_pairs, *later], view.fold_columns,
             view.state.held if view.state else (), view.repacked,
         )
         maps = [f"Items<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
@@ -122,7 +137,22 @@ class SweepPrinter:
             edge_fold_args=", ".join([*fold_args, *edges]),
             map_params=(*maps, *map_used), map_args=", ".join([*map_args, *map_more]),
             edge_map_args=", ".join([*map_edges, *map_edge]),
+            find=self._function(view, sought, columns=True),
+            lifts=tuple(replace(ln, call=self._function(view, [*ln.divisors, *ln.lines],
+                                                        columns=ln.column)) for ln in view.lifts),
         )
+
+    def _function(self, view: SweepView, lines: Sequence[Line], *, columns: bool) -> FunctionView:
+        """Of what is done once lanes know a row's pivots."""
+        if not view.pivots_first or view.state is None:
+            return FunctionView()
+        params, args, edges = self._used(lines, columns)
+        if ITEMS in uses_of(lines):
+            params.append(f"Items<{self.dialect.real}, kCount>& {ITEMS}")
+            args.append(ITEMS)
+            edges.append(f"{TERM.name}_edge")
+        return FunctionView((f"{view.state.name}& state", *params), ", ".join([view.total, *args]),
+                            ", ".join([view.total, *edges]))
 
     def _used(
         self, lines: Iterable[Line], columns: bool, held: Iterable[str] = (),

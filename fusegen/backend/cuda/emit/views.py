@@ -75,14 +75,25 @@ class SearchView:
 
 
 @dataclass(frozen=True)
+class FunctionView:
+    """A function over a chunk's items: its parameters, its arguments, those for an edge."""
+
+    params: tuple[str, ...] = ()
+    args: str = ""
+    edge_args: str = ""
+
+
+@dataclass(frozen=True)
 class LiftView:
     """How a chunk's sums about one level of pivots are made; `tag` names the rebase."""
 
     tag: str
+    suffix: str  # of functions of this level
     about: str  # the pivots' names
     anchors: tuple[tuple[str, str], ...]
     divisors: tuple[Line, ...]  # their declarations
     lines: tuple[Line, ...]
+    call: FunctionView = FunctionView()  # where the row's pivots are known before
 
     @property
     def column(self) -> bool:
@@ -98,6 +109,7 @@ class SweepView:
     first: bool  # of its kernel
     last: bool  # of those that go over the row
     items: int  # of a chunk
+    keeps: str  # items of terms that a later sweep needs again; or ""
     state: StateView | None
     total: str  # the row's state once folded
     part: str  # a block's, where blocks share a row
@@ -119,6 +131,7 @@ class SweepView:
     fold_lines: tuple[Line, ...]
     fold_pairs: tuple[Line, ...]  # of the chunk as a whole, two items at a time
     searches: tuple[SearchView, ...]
+    find: FunctionView  # where they are sought once all lanes know the value
     lifts: tuple[LiftView, ...]
     map_params: tuple[str, ...]
     map_args: str
@@ -136,6 +149,13 @@ class SweepView:
     def at_row_scope(self) -> tuple[Line, ...]:
         """All that is done once a row."""
         return (*self.steps, *self.store_steps, *self.row_stores, *self.list_stores)
+
+    @property
+    def item_lines(self) -> tuple[Line, ...]:
+        """All that is done with items to fold them."""
+        sought = (ln for s in self.searches for ln in s.lines)
+        lifted = (ln for lift in self.lifts for ln in (*lift.divisors, *lift.lines))
+        return (*self.fold_lines, *self.fold_pairs, *sought, *lifted)
 
     @property
     def streamed_lists(self) -> tuple[ListView, ...]:
@@ -164,7 +184,7 @@ class SweepView:
     @property
     def repacked(self) -> tuple[str, ...]:
         """Loads that are unpacked once more for the sums, so that fewer registers hold them."""
-        if not self.lifts or self.items <= 32:
+        if not self.lifts or self.items <= 32 or self.pivots_first:
             return ()
         lifted = uses_of(ln for lift in self.lifts for ln in lift.lines)
         return tuple(ld.name for ld in self.loads if ld.narrow and f"{ld.name}_items" in lifted)
@@ -183,13 +203,27 @@ class SweepView:
         return self.state is not None and bool(self.state.combine)
 
     @property
+    def pivots_first(self) -> bool:
+        """Do lanes know a row's pivots before they make sums about them?"""
+        return self.state is not None and self.state.pivots_first
+
+    @property
+    def sought(self) -> str:
+        """Where the columns of searches are kept."""
+        return ", ".join(f"{self.total}.{s.name}" for s in self.searches)
+
+    @property
     def fold_column(self) -> bool:
         return uses_column(self.fold_lines)
 
     @property
     def fold_columns(self) -> bool:
-        lifted = any(lift.column for lift in self.lifts)
-        return self.fold_column or bool(self.searches) or lifted
+        return self.fold_column or (self.later_columns and not self.pivots_first)
+
+    @property
+    def later_columns(self) -> bool:
+        """Do searches or sums ask for columns?"""
+        return bool(self.searches) or any(lift.column for lift in self.lifts)
 
     @property
     def map_column(self) -> bool:
@@ -205,7 +239,8 @@ class SweepView:
         """Is the column of an item asked for anywhere?"""
         by_column = any(ld.loader == "load_columns" for ld in self.loads)
         listed = any(c.by_column or not (c.short and c.short.plan.pruned) for c in self.lists)
-        return self.fold_columns or self.map_column or by_column or listed
+        folded = self.fold_column or self.later_columns
+        return folded or self.map_column or by_column or listed
 
 
 def uses_column(lines: Iterable[Line]) -> bool:

@@ -17,6 +17,18 @@ def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
     return tuple(p for p in found if p.shape == "element")
 
 
+def pivots_first(sweep: Sweep, schedule: CudaSchedule) -> bool:
+    """Does a thread hold its whole part of a row, and meet the others twice for little? Then no sum
+    has to move."""
+    return schedule.in_warp and schedule.home.of_threads and knows_pivots(sweep)
+
+
+def knows_pivots(sweep: Sweep) -> bool:
+    """Can lanes that hold a row know its pivots before they make sums about them?"""
+    monoid = sweep.monoid
+    return bool(monoid.levels) and not monoid.lists and not monoid.own
+
+
 def ring_params(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:
     """Arrays that come through a ring, where there is one: of the rows' own size."""
     return tuple(p for n in sweep.streams if (p := kernel.param(n)).shape == "element")

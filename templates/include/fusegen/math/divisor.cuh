@@ -16,4 +16,13 @@ struct Divisor {
     __device__ __forceinline__ float under(float a) const { return a * scale * inverse; }
 };
 
+// The same of a value between 1 and 2^64, or NaN.
+struct NearDivisor {
+    float inverse;
+
+    NearDivisor() = default;
+    __device__ __forceinline__ explicit NearDivisor(float value) : inverse(1.0f / value) {}
+    __device__ __forceinline__ float under(float a) const { return a * inverse; }
+};
+
 }  // namespace fusegen

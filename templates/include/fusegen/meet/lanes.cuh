@@ -57,6 +57,36 @@ struct AboutPivots {
         return total;
     }
 
+    // Where sums wait until all lanes know the pivots: what needs none, of all lanes.
+    template <int kLanes, typename State>
+    static __device__ __forceinline__ State known(State total)
+    {
+        if constexpr (Known::kCount > 0) {
+#pragma unroll
+            for (int lane_mask = kLanes / 2; lane_mask >= 1; lane_mask /= 2)
+                total = combine(total, Known::of_lane(total, lane_mask));
+        }
+        return total;
+    }
+
+    // Then the sums of one level, about the same pivots in every lane.
+    template <int kLevel, int kLanes, typename State>
+    static __device__ __forceinline__ void sums(State& total)
+    {
+        all_add_up<kLevel, kLanes, Sums...>(total);
+    }
+
+    template <int kLevel, int kLanes, typename These, typename... Later, typename State>
+    static __device__ __forceinline__ void all_add_up(State& total)
+    {
+        if constexpr (kLevel > 1) {
+            all_add_up<kLevel - 1, kLanes, Later...>(total);
+        } else {
+#pragma unroll
+            for (int lane_mask = kLanes / 2; lane_mask >= 1; lane_mask /= 2) total = These::with_lane(total, lane_mask);
+        }
+    }
+
     template <int kLevel, int kLanes, int kApart, typename These, typename... Later, typename State,
               typename... Held>
     static __device__ __forceinline__ void add_up(const State& mine, State& total, Held... held)
@@ -86,6 +116,15 @@ struct SideBySide {
         return mine;
     }
 };
+
+// Numbers become the least that any of kLanes lanes has of each.
+template <int kLanes, typename... T>
+__device__ __forceinline__ void lanes_least(T&... mine)
+{
+#pragma unroll
+    for (int lane_mask = kLanes / 2; lane_mask >= 1; lane_mask /= 2)
+        ((mine = min(mine, of_lane(mine, lane_mask))), ...);
+}
 
 // The total of kLanes lanes that are kApart apart, in every one of them.
 template <int kLanes, int kApart = 1, typename State, typename... Held>
