@@ -5,10 +5,12 @@
     python benchmarks/scan.py --seed 7 --target cpu [--threads N] …
 
 Columns, bytes, K, types and layouts come from the seed (scans/draws.py). A share is the time that
-plain kernels take to read and write as many bytes, in the same run, by ours; the cache is flushed
-before each call, or with --warm all lies in it. Every result is checked against float64. Prints
-each work's distribution, its worst cells with the schedule that was chosen, and what peers take;
---regret measures other schedules of every cell, too: by how much the fastest of them is faster.
+plain kernels take to read and write as many bytes, in the same run, by ours; beside it stands what
+the GPU takes to issue the fewest instructions of elements, and the share of the larger limit.
+The cache is flushed before each call, or with --warm all lies in it. Every result is checked
+against float64. Prints each work's distribution, its worst cells with the schedule that was chosen,
+and what peers take; --regret measures other schedules of every cell, too: by how much the fastest
+of them is faster.
 On processors all take turns, results of ours beside the plain loops are written where others lay
 before, and a figure is the fastest of several (scans/hosts.py); there is one schedule a cell.
 Exit status 1 if a result is wrong or a cell fails.
@@ -52,13 +54,17 @@ class Bench:
         """A record of the cell."""
         from scans.texts import EAGER, OURS, TOLERANCE, error_of, inputs_of, named
 
+        from fusegen.backend.cuda.schedule.instructions import issue_seconds
+
         inputs, constants = inputs_of(cell, "cuda"), named(cell)
         ours = partial(OURS[cell.work], *inputs, **constants)
         error = error_of(cell, inputs, ours())
         us, floor = self._timer.microseconds([ours]), self._floor.us(*cell.moved)
         made: Any = OURS[cell.work].prepare(inputs, constants).executable
+        issue = issue_seconds(made.program, made.schedule, cell.rows * cell.cols)
         found = {
             "key": cell.key, "work": cell.work, "us": us, "floor_us": floor, "share": floor / us,
+            "issue_us": None if issue is None else issue * 1e6,
             "error": error, "status": "ok" if error <= TOLERANCE[cell.dtype] else "WRONG",
             "schedule": made.schedule.describe(),
             "peers": {name: self._peer(name, partial(EAGER[cell.work], **constants), inputs)
@@ -99,6 +105,10 @@ def summary(name: str, found: list[dict[str, Any]]) -> str:
     tenth = shares[len(shares) // 10]
     parts = [f"{name:17s}{len(found):4d} cells   median {100 * statistics.median(shares):5.1f} %"
              f"   a tenth under {100 * tenth:5.1f} %   worst {100 * shares[0]:5.1f} %"]
+    held = [held_share(r) for r in found]
+    if held != [r["share"] for r in found]:
+        parts.append(f"of bytes and issue: median {100 * statistics.median(held):.1f} %, "
+                     f"worst {100 * min(held):.1f} %")
     if "regret" in found[0]:
         regrets = [r["regret"] for r in found]
         parts.append(f"regret {100 * statistics.median(regrets):.1f} %, "
@@ -112,14 +122,21 @@ def summary(name: str, found: list[dict[str, Any]]) -> str:
     return "   ".join(parts)
 
 
+def held_share(record: dict[str, Any]) -> float:
+    """Of the larger limit: moving the bytes, or issuing the instructions that elements take."""
+    limit: float = max(record["floor_us"], record.get("issue_us") or 0.0)
+    return limit / float(record["us"])
+
+
 def worst_of(found: list[dict[str, Any]]) -> str:
     """The cells with the smallest shares."""
     lines = []
     for r in sorted(found, key=lambda r: r["share"])[:WORST]:
         better = f"   best: {r['best']}" if r.get("regret", 0) > 0.05 else ""
+        issue = f" (issue {r['issue_us']:.1f})" if r.get("issue_us") else ""
         peers = ", ".join(f"{n} {us:.0f}" for n, us in r["peers"].items() if us is not None)
         lines.append(f"    {100 * r['share']:5.1f} %  {r['key']:55s}{r['us']:8.1f} us of "
-                     f"{r['floor_us']:7.1f}   {peers}   {r['schedule']}{better}")
+                     f"{r['floor_us']:7.1f}{issue}   {peers}   {r['schedule']}{better}")
     return "\n".join(lines)
 
 

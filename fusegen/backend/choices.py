@@ -75,6 +75,10 @@ class Candidate(Protocol):
     def price(self) -> Price: ...
 
     @property
+    def note(self) -> str:
+        """What else is known of a choice, for people; "" of others."""
+
+    @property
     def kind(self) -> str:
         """What sets it apart most, for people: the best of each kind are worth a measurement."""
 

@@ -17,7 +17,8 @@ def selection(work: Work) -> list[str]:
         work.typed.program(), work.problem, work.target, work.chunk)
     if not found:
         return []
-    lines = [_asked(work), *_considered(found, work.problem.any_rows)]
+    notes = [found[0].note] if found[0].note else []
+    lines = [_asked(work), *notes, *_considered(found, work.problem.any_rows)]
     measured = _measured(work)
     return lines if measured is None else [*lines, *_times(measured)]
 

@@ -14,6 +14,7 @@ class Candidate:
 
     schedule: CudaSchedule
     price: Price
+    note: str = ""  # on what the choice computes
 
     @property
     def kind(self) -> str:

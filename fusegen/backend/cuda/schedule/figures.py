@@ -149,19 +149,10 @@ class ShortLists:
 
 @dataclass(frozen=True, slots=True)
 class ShortRows:
-    """Rows of few elements that lanes of a warp own, in instructions of a warp."""
+    """Rows that are not long: what multiprocessors do beside moving their bytes."""
 
     rate: float = figure(6.4e9, "instruction/s", "of a multiprocessor")
     waves: float = figure(1.6e9, "wave/s", "of a multiprocessor's shared memory")
-    row: float = figure(45, "instruction", "once a row")
-    row_banded: float = figure(70, "instruction", "the same, by way of shared memory")
-    edges: float = figure(60, "instruction", "the same, more, where rows begin inside a vector")
-    round: float = figure(12, "instruction", "lanes exchange states of two members, each time")
-    item: float = figure(10, "instruction", "an element that comes in a vector")
-    item_banded: float = figure(16, "instruction", "one that comes by itself from shared memory")
-    item_apart: float = figure(25, "instruction", "the same from memory, or shifted")
-    more_row: float = figure(0.4, "share", "two members more, of what is done once a row")
-    more_item: float = figure(0.5, "share", "the same, of what is done with an element")
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,15 +86,14 @@ class Menu:
             extra=max(sum(n not in kept for n in s.reads) for s in kernel.sweeps) if kept else 0,
             vector_bytes=max(VECTOR_BYTES, self.kept_bytes),
         )
-
-        self.short = Short.of(self.program, self.n_cols) if self.n_cols <= MOST_COLUMNS else None
+        self.short = Short.of(self.program, self.n_cols)
 
     def price(self, one: CudaSchedule) -> Price:
         if one.lists != "streamed":
             return price_of_short_lists(self.program, one, self._work_of(one), self.figures)
         if self.lists:
             return price_of_lists(one, self.work, max(c.k for c in self.lists), self.figures)
-        if one.in_warp and self.short and not self.ordered and self.chunk is None:
+        if self.short and not self.ordered and self.chunk is None:
             return price_of_short(one, self.work, self.short, self.figures)
         return price_of(one, self.work, self.figures)
 

@@ -14,6 +14,7 @@ from fusegen.backend.cuda.schedule.access import check_chunk
 from fusegen.backend.cuda.schedule.candidate import Candidate
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
+from fusegen.backend.cuda.schedule.instructions import said
 from fusegen.backend.cuda.schedule.menu import Menu
 from fusegen.backend.cuda.schedule.price import Price
 from fusegen.backend.cuda.schedule.states import of_states, state_candidates
@@ -47,7 +48,8 @@ def candidates(
         return _for_any_rows(program, problem, target, chunk)
     menu = Menu(program, problem, target, chunk, figures)
     found = {one: Candidate(one, menu.price(one)) for one in menu.fitting()}
-    return _sorted(found.values())
+    best, *others = _sorted(found.values())
+    return (replace(best, note=said(program, best.schedule, menu.n_cols)), *others)
 
 
 def _for_any_rows(

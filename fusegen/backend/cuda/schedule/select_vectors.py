@@ -48,6 +48,7 @@ class VectorCandidate:
 
     schedule: TileSchedule | ProductSchedule
     price: Price
+    note: str = ""
 
     @property
     def kind(self) -> str:
