@@ -5,13 +5,39 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.algebra_cases import ACCEPTED
+from support.cuda_cases import accepted_case, assert_close_sums
 from support.emulated import EMULATED
 from support.short_rows import case_of
 
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.select import candidates
+from fusegen.compile.passes import Work
 
 pytestmark = EMULATED
 TOLERANCE = {"float32": 2e-5, "bfloat16": 1.6e-2, "float16": 3e-3, "float64": 1e-10}
+
+
+def held(work: Work, lanes: int, band: bool) -> CudaSchedule:
+    """The schedule whose lanes hold a row, in a band or not."""
+    return next(c.schedule for c in candidates(work.program, work.problem, work.target)
+                if c.schedule.in_warp and c.schedule.lanes == lanes
+                and bool(c.schedule.home.band_rows) == band)
+
+
+def _has_levels(name: str) -> bool:
+    """Has it sums about pivots that are made of other sums?"""
+    program = ACCEPTED[name].work(target="sm_90").typed.program()
+    return any(len(s.monoid.levels) > 1 for s in program.sweeps)
+
+
+@pytest.mark.parametrize("band", [True, False])
+@pytest.mark.parametrize("name", [n for n in ACCEPTED if _has_levels(n)])
+def test_pivots_that_are_made_of_sums(name: str, band: bool) -> None:
+    """Each level's sums are made in a function of its own, which knows earlier pivots."""
+    case = accepted_case(name, 40, 50)
+    work = case.work(n_rows=100_000, aligned=False)
+    assert_close_sums(case.emulate(schedule=held(work, 8, band)), case.reference(), 3e-5)
 
 
 @pytest.mark.parametrize(("name", "dtype", "n_cols", "shift", "lanes", "band"), [
@@ -31,9 +57,7 @@ def test_hard_rows(
 ) -> None:
     case = case_of(name, 45, n_cols, dtype)
     work = case.work(n_rows=100_000, aligned=shift == 0 and n_cols % 8 == 0)
-    one = next(c.schedule for c in candidates(work.program, work.problem, work.target)
-               if c.schedule.in_warp and c.schedule.lanes == lanes
-               and bool(c.schedule.home.band_rows) == band)
+    one = held(work, lanes, band)
     with np.errstate(all="ignore"):
         wanted = case.reference()
     for found, want in zip(case.emulate(schedule=one, shift=shift), wanted, strict=True):

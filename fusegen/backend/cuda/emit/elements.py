@@ -11,7 +11,7 @@ from fusegen.backend.cuda.emit.sources import SourceView
 from fusegen.backend.cuda.emit.state import StateView
 from fusegen.backend.cuda.emit.views import LiftView, ListView, SearchView
 from fusegen.backend.emit.folds import taken_in
-from fusegen.backend.emit.lines import Line, inside
+from fusegen.backend.emit.lines import Line, inside, uses_of
 from fusegen.backend.emit.terms import TERM, replaced, term_of
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep
@@ -133,20 +133,26 @@ class ElementPrinter:
         return [self.dialect.line(f"if ({ahead}) {{", best.lift, COLUMN), *inside(then), Line("}")]
 
     def lifts(self) -> list[LiftView]:
-        """How the chunk's moving sums are made, level by level."""
-        monoid = self.sweep.monoid
+        """How the chunk's moving sums are made, level by level: in one function, or each in one of
+        its own, which then has to know the pivots of earlier ones, too."""
+        monoid, apart = self.sweep.monoid, self.into == "state"
         views = self.state.levels if self.state else ()
         found: list[LiftView] = []
         declared: set[str] = set()
+        known: list[str] = []
         for level, view in zip(monoid.levels, views, strict=True):
             lines, divisors = self.dialect.divided(partial(self.lift_lines, level.moving))
+            own = [p.anchor for p in level.pivots]
+            used = uses_of([*lines, *divisors]) if apart else set()
+            anchors = [*(name for name in known if name in used), *own]
             found.append(LiftView(
                 tag=f"{view.tag}{{}}" if view.tag else "", suffix=view.suffix, about=view.about,
                 lines=tuple(lines),
-                divisors=tuple(d for d in divisors if d.declares not in declared),
-                anchors=tuple((p.anchor, f"{p.anchor}_of(state)") for p in level.pivots),
+                divisors=tuple(d for d in divisors if apart or d.declares not in declared),
+                anchors=tuple((name, f"{name}_of(state)") for name in anchors),
             ))
             declared |= {d.declares for d in divisors}
+            known += own
         return found
 
     def lift_lines(
