@@ -17,6 +17,7 @@ from fusegen.backend.cpu import bound, toolchain
 from fusegen.backend.cpu.helper import Helper
 from fusegen.backend.cuda import run as cuda
 from fusegen.backend.cuda.run import bound as cuda_bound
+from fusegen.backend.cuda.run import chain as cuda_chain
 from fusegen.ir.shared import Recent
 from fusegen.pipeline import call as dispatch
 from fusegen.pipeline import remembered as recall
@@ -149,7 +150,8 @@ def gpu_served_by(
     helper = request.getfixturevalue("compiled_helper")
     if helper.module is None:
         pytest.skip(helper.why)
-    monkeypatch.setattr(cuda_bound, "HELPER", helper)
+    for user in (cuda_bound, cuda_chain):
+        monkeypatch.setattr(user, "HELPER", helper)
     if request.node.get_closest_marker("gpu"):
         yield "helper"
         return

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,11 @@ from support.own_names import PIPELINE, Found
 from support.tiles import emulate
 
 import fusegen as fg
+from fusegen.backend.cuda.emit.meet import Meet, meet_source
 from fusegen.backend.cuda.schedule.select import candidates
+from fusegen.backend.cuda.schedule.states import meeting_schedule
 from fusegen.backend.cuda.schedule.strips import strip_candidates
+from fusegen.backend.target import CUDA_TARGETS
 from fusegen.compile.passes import Work
 from fusegen.compile.typed import Traced, Typed
 from fusegen.ir import graph as g
@@ -194,6 +198,17 @@ def test_programs_of_one_role(name: str, check: Callable[..., None]) -> None:
             work = _renamed(p.work(role=role, target=target))
             if own_names.beside_users(work.source):  # a merge of lists alone has members only
                 check(work, {q.name for q in work.program.kernels[0].params if q.field})
+
+
+@pytest.mark.parametrize("name", state_cases.TEXTS)
+def test_ranks_that_meet(name: str, check: Callable[..., None]) -> None:
+    merge, finish = (_renamed(OF_STATES[name].work(role=role, target="sm_90", n_cols=n)).program
+                     for role, n in (("merge", 3), ("finish", 100)))
+    schedule = meeting_schedule(merge, finish, 3, CUDA_TARGETS["sm_90"])
+    source = meet_source(Meet(merge, finish, schedule, 3))
+    if own_names.beside_users(source.text()):
+        fields = {q.name for q in finish.kernels[0].params if q.field}
+        check(SimpleNamespace(emitted=source), fields)
 
 
 @fg.pipeline

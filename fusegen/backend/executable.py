@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from fusegen.backend.words import Place
 from fusegen.ir.kernel import Program
 
 Progress = Callable[[float], None]
@@ -43,6 +44,15 @@ class Bound(Protocol):
 
         pointers: addresses in the order that was bound; more are appended. On a GPU work is
         queued, on the stream that the arrays' library works on."""
+
+
+@runtime_checkable
+class Chainable(Bound, Protocol):
+    """One whose launches may stand among others'."""
+
+    def chained(self, words: Sequence[Place]) -> tuple[list[Any], list[Any]]:
+        """(launches with the places of what they take, memory that is theirs). words: of what was
+        bound, results too. No two of them may run at a time: they share that memory."""
 
 
 class Helper(Protocol):

@@ -100,22 +100,6 @@ class Memory(Protocol):
         """How calls with arrays like this one are remembered; None: they are not."""
 
 
-class Seals(Protocol):
-    """A look at packets that begin with seals."""
-
-    def check(self, packets: int, seal: int, states: int, wrong: int) -> None:
-        """Fill the states with 0xff, and set the bool `wrong`, where a packet begins with another
-        seal. All are addresses of torch's memory, and the look is queued on its stream."""
-
-
-@runtime_checkable
-class Sealing(Memory, Protocol):
-    """Where one launch looks at seals."""
-
-    def seals(self, ranks: int, apart: int, words: int, like: Adopted) -> Seals:
-        """For so many packets, `apart` words of 64 bits apart, and states of so many words."""
-
-
 @runtime_checkable
 class Multiplying(Memory, Protocol):
     """Where products of tables are a library's."""

@@ -13,6 +13,9 @@ import numpy as np
 
 from fusegen.ir.dtypes import FLOAT64, DType
 
+Place = tuple[int, int]
+"""(which of the addresses that a run is given, bytes behind it); place -1: the word itself."""
+
 
 def address(array: Any) -> int:
     """Where the first element lies."""

@@ -16,12 +16,15 @@ packet is a seal and the states, and no host waits for a device. What wrong seal
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
 
+from fusegen.backend.arrays.adopt import adopt
+from fusegen.backend.memory import Adopted
+from fusegen.backend.symmetric import Joint
 from fusegen.distributed.agreement import check_alike, starts_of
 from fusegen.distributed.calls import Call, Said
 from fusegen.distributed.levels import Levels, Sealed, by_levels, hosts_of
@@ -34,16 +37,19 @@ from fusegen.distributed.packets import (
     unsealed,
     written,
 )
-from fusegen.distributed.ranks import HOST, Members, is_recorded
+from fusegen.distributed.ranks import HOST, Members, Ranks, is_recorded
 from fusegen.distributed.steps import Served
+from fusegen.distributed.symmetric import PIECED, Boxes, Exchange, Kind, agreed_kind, hindrance
 from fusegen.distributed.tables import Met, met_of, padded, shards_of
-from fusegen.ir.errors import ExchangeError
+from fusegen.ir.errors import ArgumentError, ExchangeError
 from fusegen.ir.literals import constant_key
 from fusegen.ir.shared import Recent
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.pipeline.remembered import MISS, Recall
 from fusegen.pipeline.states.columns import Spans
 from fusegen.pipeline.states.record import States
+from fusegen.pipeline.states.roles import Roles
+from fusegen.pipeline.states.tables import roles_of
 
 FIRST = 1 << 14
 _KINDS = 256  # calls of these many kinds are known at once
@@ -119,6 +125,7 @@ class Agreed:
     shards: tuple[Spans, ...]  # by rank, the columns of each of its states
     n_bytes: int  # that each rank sends, beside the seal: as long as several seals
     seal: Any  # int64 (SEAL_BYTES / 8,), where the states are
+    kind: Kind | None = None  # how they meet in memory that ranks write to; None: by collectives
 
     @property
     def in_order(self) -> bool:
@@ -134,11 +141,15 @@ class Once:
 
     ranks: Members
     timeout: Any
+    asked: Exchange = "auto"
     kinds: Recent[Any, Agreed] = field(default_factory=lambda: Recent(_KINDS))
     steps: Recall | None = None  # for arrays that lie alike
     text: object = None  # while it is the pipeline's, its text is what it was
     wrong: dict[Any, Any] = field(default_factory=dict)
     """Of each device, bool (): was a seal wrong? Graphs that are recorded write there."""
+    boxes: set[Boxes] = field(default_factory=set)  # that calls have met in
+    why: str | None = None
+    """In the latest kind of call ranks do not write to one another's memory; "": they do."""
 
     def again(
         self, pipeline: Pipeline, arrays: tuple[Any, ...], named: Mapping[str, Any],
@@ -148,21 +159,23 @@ class Once:
         self._renew(pipeline)
         if self.steps is None:
             return MISS
-        return self.steps.find(arrays, named, None, _places(at, columns))
+        for boxes in self.boxes:
+            boxes.enter()
+        return self.steps.serve(arrays, named, None, _places(at, columns))
 
     def learn(self, call: Call, met: Met, whole: States) -> None:
         """Remember a call that has been served."""
         agreed = self.kinds.get(call.key)
         if agreed is None or not agreed.in_order or is_recorded(call.device):
             return
-        if isinstance(self.ranks, Levels):  # two exchanges, with a merge in between
+        if not isinstance(self.ranks, Ranks):  # two exchanges, with a merge in between
             return
         if self.steps is None:
             self.steps = Recall(call.pipeline.signature.arrays)
         words = agreed.n_bytes // SEAL_BYTES + 1
         packet = agreed.seal.expand(words, len(agreed.seal))
-        served = Served(call, whole, met.first, len(agreed.shards), packet,
-                        partial(self.ranks.gathered, what="states"), self.wrong[packet.device])
+        served = Served(call, whole, met.first, self.ranks, packet, self.wrong[packet.device],
+                        agreed.kind)
         served.keep(self.steps, _places(call.at, call.columns))
 
     def met(self, call: Call) -> Met:
@@ -175,6 +188,10 @@ class Once:
         if isinstance(self.ranks, Levels):
             sealed = Sealed(agreed.seal, agreed.seal, self.wrong[agreed.seal.device])
             return by_levels(call, runs, agreed.shards, self.ranks, sealed)
+        if agreed.kind is not None:
+            first, end = agreed.shards[self.ranks.rank][0][0], agreed.shards[-1][-1][-1]
+            whole = agreed.kind.merged(torch.as_tensor(runs[0].array))
+            return Met(runs[0], whole.view(1, -1), ((0, end),), first)
         states = padded(runs, agreed.n_bytes).view(torch.int64)
         table = self.ranks.gathered(torch.cat([agreed.seal, states]), "states")
         wrong = unsealed(table, agreed.seal, self.wrong[table.device])
@@ -206,15 +223,54 @@ class Once:
         if kept.device not in self.wrong:
             self.wrong[kept.device] = torch.zeros((), dtype=torch.bool, device=kept.device)
         most = max(map(len, shards)) * said.header.size
-        return Agreed(shards, -(-most // SEAL_BYTES) * SEAL_BYTES, kept)
+        agreed = Agreed(shards, -(-most // SEAL_BYTES) * SEAL_BYTES, kept)
+        return replace(agreed, kind=self._kind(call, said, agreed, hosts))
+
+    def _kind(self, call: Call, said: Said, agreed: Agreed, hosts: Members) -> Kind | None:
+        """How such calls meet. Raises ArgumentError where they cannot in the way that was asked
+        for. Ranks ask one another only where what all of them know does not forbid it."""
+        self.why = hindrance(self.ranks) or _unfit(call, said.header, agreed)
+        if not self.why:
+            found = agreed_kind(self.ranks, hosts, self.asked, *_joint(call, said, agreed))
+            if isinstance(found, Kind):
+                self.boxes.add(found.boxes)
+                return found
+            self.why = found
+        if self.asked == "symmetric":
+            raise ArgumentError(f"{call.pipeline.name} was to be exchanged by symmetric memory, "
+                                "which these calls cannot", why=self.why,
+                                fix='exchange="auto" takes it where it is available.')
+        return None
 
     def verify(self) -> None:
         """Wait for the exchanges so far. Raises ExchangeError where a seal was wrong."""
+        met_other = [boxes.verify() for boxes in self.boxes]
         wrong = [one for one in self.wrong.values() if one]
         for one in wrong:
             one.fill_(False)
-        if not wrong:
+        if not wrong and not any(met_other):
             return
         raise ExchangeError("an exchange met states of another call",
                             why="Ranks made calls in different orders; results were NaN and -1.",
                             fix="Make the same calls in the same order on every rank.")
+
+
+def _unfit(call: Call, header: Header, agreed: Agreed) -> str:
+    """Why such calls do not meet in memory that ranks write to, as all of them know; "": they may.
+    """
+    if call.pieces is not None:
+        return PIECED
+    if not agreed.in_order or header.n_rows == 0:
+        return "shards without columns or rows, or that do not follow one another by rank"
+    return "tensors are on hosts" if call.device.type == HOST.type else ""
+
+
+def _joint(call: Call, said: Said, agreed: Agreed) -> tuple[Joint, int, int, Roles, Adopted]:
+    """What `agreed_kind` asks."""
+    states, header = said.runs[0], said.header
+    roles = roles_of(call.pipeline, states)
+    alone = not roles.full_rows and not roles.finish.program.has_vectors
+    joint = Joint(roles.merge.program, roles.finish.program if alone else None, alone,
+                  len(agreed.shards), header.n_rows)
+    tag = int.from_bytes(seal_of(header.seal, agreed.shards)[:4], "little")
+    return joint, tag, header.size, roles, adopt("states", states.array)

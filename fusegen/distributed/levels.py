@@ -130,13 +130,13 @@ def _of_group(group: Any, per_node: int | str | None, timeout: timedelta | None)
     if n in (1, ranks.size):
         return ranks
     members, backend = dist.get_process_group_ranks(group), dist.get_backend(group)
-    node, limit = ranks.rank // n * n, timeout or _timeout_of(group)
+    node, limit = ranks.rank // n * n, timeout or timeout_of(group)
     both = [dist.new_group(found, timeout=limit, backend=backend, use_local_synchronization=True)
             for found in (members[node : node + n], members[ranks.rank % n :: n])]
     return Levels(group, *map(Ranks, both))
 
 
-def _timeout_of(group: Any) -> timedelta | None:
+def timeout_of(group: Any) -> timedelta | None:
     """How long its exchanges wait; None, torch's default, where this torch does not say it."""
     try:
         found: timedelta = group._get_backend(group._device_types[0]).options._timeout

@@ -27,6 +27,8 @@ class ExchangePlan:
     states: int = 1  # of a row, that each rank sends: more for bits that ranks do not change
     per_node: int = 0  # ranks whose states meet before those of nodes; 0: all of them at once
     node_states: int = 1  # of a row, that each node is left with
+    symmetric: bool = False  # do ranks write to one another's memory, as far as is known?
+    why: str = ""  # they do not, where GPUs might
 
     @property
     def inside_bytes(self) -> int:
@@ -48,17 +50,18 @@ class ExchangePlan:
     def __str__(self) -> str:
         rows = f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}"
         each = self.states * self.state_bytes
-        where = f"{self.pipeline} of {rows} sharded over {self.ranks} ranks: one all-gather"
+        how = "through symmetric memory" if self.symmetric else "one all-gather"
+        where = f"{self.pipeline} of {rows} sharded over {self.ranks} ranks: {how}"
         head = f"{where} of {self.inside_bytes:,} bytes ({each} a row and rank)"
         if self.per_node:
             head = (f"{where} inside nodes of {self.per_node}, of {self.inside_bytes:,} bytes "
                     f"({each} a row and rank), and one across {self.ranks // self.per_node} "
                     f"nodes, of {self.across_bytes:,} "
                     f"({self.node_states * self.state_bytes} a row and node)")
-        if not self.gathered_bytes:
-            return head
-        times = self.gathered_bytes / max(1, self.exchanged_bytes)
-        return f"{head}; of the rows themselves {self.gathered_bytes:,}, {times:.3g} × as many"
+        if self.gathered_bytes:
+            times = self.gathered_bytes / max(1, self.exchanged_bytes)
+            head += f"; of the rows themselves {self.gathered_bytes:,}, {times:.3g} × as many"
+        return f"{head}; no symmetric memory: {self.why}" if self.why else head
 
 
 def plan_of(

@@ -21,6 +21,7 @@ from fusegen.distributed.meshes import COLUMNS, are_placed, placed
 from fusegen.distributed.operator import entry_of, in_graph
 from fusegen.distributed.plan import ExchangePlan, plan_of
 from fusegen.distributed.ranks import HOST, Members
+from fusegen.distributed.symmetric import EXCHANGES, Exchange, expected, has_gpus
 from fusegen.distributed.tables import merged
 from fusegen.ir import graph as g
 from fusegen.ir.errors import ArgumentError
@@ -45,14 +46,14 @@ class Sharded:
 
     def __init__(
         self, pipeline: Pipeline, group: Any, checks: str, timeout: timedelta | None,
-        pieces: int | None, per_node: int | str | None = None,
+        pieces: int | None, per_node: int | str | None = None, exchange: Exchange = "auto",
     ) -> None:
         self.pipeline, self.group = pipeline, group
         self.names = pipeline.signature.arrays
         """For torch.compile, which may take a pipeline in an object for a method of it."""
         self.identity = by_torch.identity(f"sharded {pipeline.name}")
         self._checks, self._timeout, self._pieces = checks, timeout, pieces
-        self._per_node = per_node
+        self._per_node, self._exchange = per_node, exchange
         self._ways: dict[str, AtEveryCall | Once] = {}
         self._others: dict[int, Sharded] = {}  # of groups that DTensors name
         self._derived: Recent[Pipeline, Sharded] = Recent(_DERIVED)  # gradients
@@ -123,7 +124,8 @@ class Sharded:
     def _like(
         self, pipeline: Pipeline, group: Any, per_node: int | str | None = None
     ) -> Sharded:
-        return Sharded(pipeline, group, self._checks, self._timeout, self._pieces, per_node)
+        return Sharded(pipeline, group, self._checks, self._timeout, self._pieces, per_node,
+                       self._exchange)
 
     def graph_entry(self, _identity: str, n_arrays: int, *told: Any) -> str:
         """For torch.compile, which does not read it: see `operator.entry_of`."""
@@ -144,14 +146,21 @@ class Sharded:
         self, n_rows: int, n_cols: int, *, dtype: DTypes = "float32",
         inputs: Collection[str] = (), **constants: Any,
     ) -> ExchangePlan:
-        """What a call moves between ranks, for so many rows of n_cols columns on all of them.
+        """What a call moves between ranks, for so many rows of n_cols columns on all of them; if
+        through symmetric memory, is known once a call was made, and expected before.
 
         dtype: of the inputs, one or by name; inputs: optional ones that are there. Raises as
         `Pipeline.work`, and ArgumentError where there is no process group."""
         members = self._members()
         per_node = members.inside.size if isinstance(members, Levels) else members.size
-        return plan_of(self.pipeline, members.size, per_node, self._pieces, n_rows, n_cols,
-                       *self.pipeline.assumed(dtype, inputs, constants))
+        found = plan_of(self.pipeline, members.size, per_node, self._pieces, n_rows, n_cols,
+                        *self.pipeline.assumed(dtype, inputs, constants))
+        if self._exchange == "collective" or not has_gpus(place_of(self.group)):
+            return found
+        once = self._ways.get("once")
+        why = once.why if isinstance(once, Once) else None
+        why = expected(members, self._pieces) if why is None else why
+        return replace(found, symmetric=not why, why=why)
 
     @blames
     def verify(self) -> None:
@@ -197,10 +206,15 @@ class Sharded:
         checks = self._checks
         if checks == "auto":
             checks = "every" if call.device.type == HOST.type else "once"
+        if checks == "every" and self._exchange == "symmetric":
+            raise ArgumentError(f"{self.pipeline.name} was to be exchanged by symmetric memory, "
+                                "which calls that hosts check every time cannot",
+                                fix='Give tensors on GPUs, and leave checks="every" away.')
         found = self._ways.get(checks)
         if found is None or found.ranks.group is not place_of(self.group):
             ranks = self._members()
-            found = AtEveryCall(ranks) if checks == "every" else Once(ranks, self._timeout)
+            found = AtEveryCall(ranks) if checks == "every" else Once(
+                ranks, self._timeout, self._exchange)
             self._ways[checks] = found
         return found
 
@@ -209,7 +223,7 @@ class Sharded:
 def sharded(
     pipeline: Pipeline, group: Any = None, *, checks: str = "auto",
     timeout: timedelta | None = None, deterministic: bool = False, pieces: int | None = None,
-    per_node: int | str | None = None,
+    per_node: int | str | None = None, exchange: Exchange = "auto",
 ) -> Sharded:
     """A pipeline of rows whose columns are sharded over the ranks of a torch.distributed group.
 
@@ -221,10 +235,13 @@ def sharded(
     states become NaN: no host waits for a device, and CUDA graphs may record them. "auto": every
     on processors, once on GPUs. timeout: of what is agreed once, among hosts; the group's own
     bounds the exchanges.
+    exchange: of states. "symmetric": GPUs of one host write to one another's memory, and merge in
+    the same launch; "collective": an all-gather; "auto": the former where it is available.
     deterministic: the same bits for any number of ranks: the row is cut into canonical `pieces`
     (see `Pipeline.states`), and shards end at multiples of so many columns. Raises ArgumentError.
     """
     check_pipeline("sharded", pipeline)
     one_of("checks", checks, _CHECKS)
+    one_of("exchange", exchange, EXCHANGES)
     return Sharded(pipeline, group, checks, timeout, asked_pieces(deterministic, pieces),
-                   checked_nodes(per_node))
+                   checked_nodes(per_node), exchange)

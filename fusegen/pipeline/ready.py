@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from fusegen.backend.arrays.layout import Layout
 from fusegen.backend.arrays.results import maker
 from fusegen.backend.arrays.spans import reach
-from fusegen.backend.executable import Bindable, Bound, Executable, Helped
+from fusegen.backend.executable import Bindable, Bound, Executable, Helped, Helper
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
 from fusegen.ir.nesting import nest
@@ -33,6 +33,24 @@ class Ran(Protocol):
     def constants(self) -> Mapping[str, Any]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What compiled code may learn of a call, to serve those that are spelled alike."""
+
+    bound: Helped
+    sizes: tuple[int, ...]  # of elements, of the arrays that the caller gives
+    numbers: Callable[[list[str]], tuple[tuple[int, float, bool], ...]]  # see `Scalars`
+    finish: Callable[[list[Any], Any], Any] | None  # see `Ready`; None: one output
+
+    def helper(self) -> Helper | None:
+        """Who learns it, once it is there."""
+        return self.bound.helper()
+
+    def plan(self, met: list[str]) -> tuple[Any, ...]:
+        """met: constants that vary, as they come in the call."""
+        return self.bound.plan(self.sizes, self.numbers(met), self.finish)
+
+
 @dataclass(slots=True, kw_only=True)
 class Ready:
     """A call but for its arrays' addresses."""
@@ -41,9 +59,7 @@ class Ready:
     apart: tuple[Apart, ...]
     scalars: Scalars
     finish: Callable[[list[Any], Any], Any]  # (made, out) → what the pipeline returns
-    single: bool  # is that one output?
-    sizes: tuple[int, ...]  # of elements, of the arrays that the caller gives
-    pupil: Helped | None  # a helper, once it is there, is to serve such calls
+    lesson: Lesson | None  # that nobody has learned yet
     beside: tuple[Any, ...]  # arrays that come with every such call: the rows' numbers
 
     def run(self, pointers: list[int], named: Mapping[str, Any], out: Any) -> Any:
@@ -86,12 +102,14 @@ def ready_for(call: Ran, order: list[str], pointers: list[int], out: Any) -> Rea
     rows = layout.rows
     makers = tuple(maker(p, rows, like) for p in fresh)
     bound = executable.bound(layout.arrays, rows.n_rows, rows.n_cols, names, like.given, makers)
+    finish = nested(structure, places, len(outputs))
+    lesson = None
+    if isinstance(bound, Helped) and not beside:
+        lesson = Lesson(bound, tuple(v.itemsize for v in views), scalars.numbers,
+                        None if structure == 0 else finish)
     return Ready(
-        bound=bound, scalars=scalars,
-        apart=_apart(views, len(order)), finish=nested(structure, places, len(outputs)),
-        single=structure == 0, sizes=tuple(v.itemsize for v in views),
-        pupil=bound if isinstance(bound, Helped) and not beside else None,
-        beside=tuple(layout.arrays[n] for n in beside),
+        bound=bound, scalars=scalars, apart=_apart(views, len(order)), finish=finish,
+        lesson=lesson, beside=tuple(layout.arrays[n] for n in beside),
     )
 
 

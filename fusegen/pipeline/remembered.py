@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from fusegen.backend.arrays.rows import Axes, plain_axis
-from fusegen.backend.executable import Helped
 from fusegen.backend.memory import Adopted
 from fusegen.ir.literals import constant_key
 from fusegen.ir.shared import Lock
 from fusegen.ir.varying import Formula, magnitude_of
 from fusegen.lang.blame import blames
 from fusegen.pipeline.numbers import plain_constants
-from fusegen.pipeline.ready import Apart, Ran, Ready, given_by, ready_for
+from fusegen.pipeline.ready import Apart, Lesson, Ran, Ready, given_by, ready_for
 
 MISS = object()
 _MOST_CALLS = 1024  # remembered per pipeline; more and the memory starts afresh
@@ -29,14 +28,12 @@ _READERS: dict[type, Callable[[Any], Any]] = {}  # of the libraries met so far
 
 
 class Kept(Protocol):
-    """What runs for calls that are spelled alike, for their addresses; `apart`, `pupil`: see
-    `Ready`."""
+    """What runs for calls that are spelled alike, for their addresses; see `Ready`."""
+
+    lesson: Lesson | None
 
     @property
     def apart(self) -> tuple[Apart, ...]: ...
-
-    @property
-    def pupil(self) -> Helped | None: ...
 
     def run(self, pointers: list[int], named: Mapping[str, Any], out: Any) -> Any: ...
 
@@ -83,7 +80,7 @@ class Recall:
             return MISS
         if ready is None:
             return MISS
-        if ready.pupil is not None:
+        if ready.lesson is not None:
             self._teach(ready, (arrays, named, out, rest))
         for i, j, low, high in ready.apart:  # a function of its own would cost at every call
             if low < seen[1][i] - seen[1][j] < high:
@@ -104,7 +101,7 @@ class Recall:
             return ready_for(call, order, pointers, out)
 
         ready = self.keep(made, arrays, named, out, rest)
-        if ready is not None and ready.pupil is not None:
+        if ready is not None and ready.lesson is not None:
             self._teach(ready, (arrays, named, out, rest))
 
     def keep(
@@ -139,20 +136,18 @@ class Recall:
 
     def _teach(self, ready: Kept, call: tuple[Any, ...]) -> None:
         """Calls like this one are the helper's from now on, if there is one, and it takes them."""
-        pupil = ready.pupil
-        helper = None if pupil is None else pupil.helper()
-        if not isinstance(ready, Ready) or pupil is None or helper is None:
+        lesson = ready.lesson
+        helper = None if lesson is None else lesson.helper()
+        if lesson is None or helper is None:
             return
         with _LOCK.held():
             if self._compiled is None:
                 self._compiled = helper.Calls(self.find, MISS, self._names, _MOST_CALLS,
                                               tuple(self._varying))
-            finish = None if ready.single else ready.finish
             met = [n for n, v in call[1].items() if n in self._varying and magnitude_of(v)]
-            plan = pupil.plan(ready.sizes, ready.scalars.numbers(met), finish)
-            self._compiled.learn(*call, plan)
+            self._compiled.learn(*call, lesson.plan(met))
             self.serve = self._compiled.find
-        ready.pupil = None
+        ready.lesson = None
 
     def _spell(
         self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any, rest: tuple[Any, ...]

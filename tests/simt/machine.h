@@ -221,6 +221,7 @@ struct Machine {
     uint32_t time = 1;           // advances when a barrier is released and when a cluster starts
     uint64_t changes = 0;        // what others may have waited for: writes, barriers, exits
     uint64_t looks = 0;          // polls of another place than the thread's last
+    uint64_t clock = 0;          // looks at the time so far
     uint32_t proxy_fences = 0;   // so far
     bool muted = false;          // inside an atomic operation
     uint64_t accesses_in_a_row = 0;  // since the current thread was resumed

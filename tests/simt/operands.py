@@ -17,6 +17,7 @@ STATE_SPACES = {
 _SPECIAL_REGISTERS = {
     "cluster_ctarank": "simt::context.cluster_rank",
     "cluster_nctarank": "simt::context.cluster_size",
+    "globaltimer": "simt::nanoseconds(__LINE__)",
     "laneid": "simt::lane_id()",
     **{f"tid.{i}": f"threadIdx.{i}" for i in "xyz"},
     **{f"ntid.{i}": f"blockDim.{i}" for i in "xyz"},

@@ -41,6 +41,7 @@ BarrierVotes block_barrier(bool predicate, int line);
 void cluster_arrive(bool release, int line);
 void cluster_wait(int line);
 void yield(int line);
+uint64_t nanoseconds(int line);  // since the launch, on a clock that goes on when it is looked at
 void fence();  // of gpu scope
 void* map_shared_rank(void* pointer, unsigned rank, int line);
 

@@ -15,7 +15,7 @@ import pytest
 import simt
 
 from fusegen.backend.cuda import run as cuda
-from fusegen.backend.cuda.run import device, driver, executable, families
+from fusegen.backend.cuda.run import chain, device, driver, executable, families, meets, seals
 from support.fake_gpu import L2_BYTES, MULTIPROCESSORS, NAME, Gpu
 
 
@@ -227,11 +227,12 @@ def installed(patch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     """A fresh machine for one test."""
     gpu = Gpu()
     caches = (device.cupy_module, device.available, device.context_reader, device._target,
-              families.cupy_family, families.torch_family)
+              families.cupy_family, families.torch_family, meets._loaded, seals._loaded)
     patch.setitem(sys.modules, "cupy", _cupy(gpu))
     cublas = types.SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, gemmEx=_gemm_ex)
     patch.setitem(sys.modules, "cupy_backends.cuda.libs", types.SimpleNamespace(cublas=cublas))
-    patch.setattr(executable, "driver", lambda: driver.Driver(gpu))
+    for user in (executable, meets, seals, chain):
+        patch.setattr(user, "driver", lambda: driver.Driver(gpu))
     for kept in caches:
         kept.cache_clear()
     assert cuda.available() is None

@@ -13,6 +13,7 @@ import numpy as np
 from fusegen.backend.cuda.plain.memory import PLAIN, has_cupy
 from fusegen.backend.host.memory import check_tensor, is_tensor
 from fusegen.backend.memory import Adopted, Reader, Shape
+from fusegen.backend.symmetric import Joint
 from fusegen.ir.dtypes import DType
 
 
@@ -81,8 +82,19 @@ class GpuMemory:
     ) -> None:
         _run().multiply(a, b, to, turned=turned, add=add)
 
-    def seals(self, ranks: int, apart: int, words: int, like: Adopted) -> Any:
-        return _run().Seals(ranks, apart, words, like.index)
+    def seals(self, ranks: int, apart: int, words: int, index: int) -> Any:
+        return _run().seals_launch(ranks, apart, words, index)
+
+    def meet(self, joint: Joint, index: int) -> Any:
+        return _run().Meets(joint, index)
+
+    def streams(self) -> Callable[[int], int]:
+        return _run().torch_family().stream  # type: ignore[no-any-return]
+
+    def chain(
+        self, launches: Any, makers: tuple[Callable[[], Any], ...], arrays: int, index: int
+    ) -> Any:
+        return _run().Chain(launches, makers, arrays, index)
 
     def reader(self, like: Adopted) -> Reader | None:
         if like.family == "foreign":

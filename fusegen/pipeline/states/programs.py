@@ -10,11 +10,8 @@ from fusegen.backend.arrays.phases import phase_of
 from fusegen.backend.executable import Bindable, Bound, Executable
 from fusegen.backend.memory import Adopted
 from fusegen.backend.problem import Phase
-from fusegen.backend.words import address, word
+from fusegen.backend.words import Place, address, word
 from fusegen.pipeline.variants import Key, Variants
-
-Place = tuple[int, int]
-"""(which of the addresses that a run is given, bytes behind it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ class Again:
     """A run but for the addresses that differ."""
 
     bound: Bound
-    words: tuple[Place, ...]  # of every array; place -1: the word itself
+    words: tuple[Place, ...]  # of every array
     kept: Mapping[str, Any]  # arrays and numbers that come with every run
 
     def run(self, addresses: Sequence[int]) -> list[Any]:

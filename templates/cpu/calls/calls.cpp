@@ -61,6 +61,7 @@ PyObject* learn(PyObject* self, PyObject* const* args, Py_ssize_t n)
     const Held plan = std::make_shared<Plan>();
     if (!read(args[4], *plan)) return nullptr;
     if (!fits(*plan, s)) return Py_NewRef(Py_False);
+    if (!plan->made.empty()) plan->gpu.tell(s.n_arrays + plan->scalars.size());
     plan->spelled.assign(s.words, s.words + s.n_words);
     Memory gone;  // freed at the end: what is freed may call Python
     if (length(self) >= calls.most) std::swap(gone, *calls.memory);

@@ -18,6 +18,18 @@ struct Gpu {
     void* context = nullptr;
     PyObject* stream = nullptr;  // a callable: the handle of the library's current stream
     std::vector<Launch> launches;
+    size_t early = 0;  // of these that take nothing of what is made: they are queued before
+
+    // The first of the call's addresses that is of what is made.
+    void tell(int64_t made)
+    {
+        const auto waits = [&](const Word& w) { return w.address && w.value >= made; };
+        for (const Launch& one : launches) {
+            for (const Word& w : one.words)
+                if (waits(w)) return;
+            ++early;
+        }
+    }
 
     // May this thread launch at once? In others the full look makes the device current.
     bool is_current() const
@@ -27,14 +39,15 @@ struct Gpu {
     }
 
     // False with an exception, or without one where the driver refuses: the full look says why.
-    bool queue(char* const* addresses) const
+    bool queue(char* const* addresses, size_t first, size_t last) const
     {
+        if (first == last) return true;
         const Ref handle(PyObject_CallNoArgs(stream));
         void* const queue = handle ? PyLong_AsVoidPtr(handle) : nullptr;
         if (PyErr_Occurred()) return false;
         PyThreadState* state = PyEval_SaveThread();  // a full queue waits, perhaps for Python
         bool good = true;
-        for (const Launch& one : launches) good = good && run(one, addresses, queue);
+        for (size_t i = first; i < last; ++i) good = good && run(launches[i], addresses, queue);
         PyEval_RestoreThread(state);
         return good;
     }

@@ -36,6 +36,7 @@ public:
     // False with an exception, or without one where only a full look can tell.
     bool make()
     {
+        if (!plan_.gpu.queue(addresses_, 0, plan_.gpu.early)) return false;
         for (const Made& one : plan_.made) {
             char* at = nullptr;
             PyObject* found = one.maker   ? PyObject_CallNoArgs(one.maker)
@@ -53,7 +54,8 @@ public:
     // False with an exception, or without one where only a full look can tell.
     bool run()
     {
-        if (plan_.gpu.launch) return plan_.gpu.queue(addresses_);
+        const Gpu& gpu = plan_.gpu;
+        if (gpu.launch) return gpu.queue(addresses_, gpu.early, gpu.launches.size());
         int64_t n_bytes = 0;
         for (int64_t one : plan_.workspaces) n_bytes += whole_lines(one);
         const Room room(n_bytes);

@@ -31,9 +31,10 @@ from fusegen.ir.kernel import N_COLS, ROW, Param
 
 @dataclass(frozen=True)
 class KernelView:
-    """One `__global__` function."""
+    """One `__global__` function, or one that such a function calls."""
 
     symbol: str
+    within: bool  # does another kernel call it?
     params: tuple[str, ...]
     first_row: str  # this team's
     last_row: str  # of a band, that this lane finishes
@@ -109,7 +110,8 @@ class KernelView:
 
 
 def kernel_view(
-    launch: Launch, views: dict[int, SweepView], schedule: CudaSchedule, dialect: CudaDialect
+    launch: Launch, views: dict[int, SweepView], schedule: CudaSchedule, dialect: CudaDialect,
+    *, within: bool = False,
 ) -> KernelView:
     kernel = launch.kernel
     elements = [p for p in launch.params if p.shape == "element"]
@@ -120,9 +122,11 @@ def kernel_view(
     home, kept = schedule.home, home_arrays(launch, schedule)
     band = band_view(launch, schedule)
     return KernelView(
-        symbol=launch.symbol, params=tuple(kernel_params(launch, views)),
-        first_row=_first_row(schedule), last_row=row_of_step("first + rank", schedule),
-        row_step=_row_step(schedule), loops=launch.limited,
+        symbol=function_of(launch) if within else launch.symbol, within=within,
+        params=tuple(_params_within(launch) if within else kernel_params(launch, views)),
+        first_row=_TEAM_ROW if within else _first_row(schedule),
+        last_row=row_of_step("first + rank", schedule), row_step=_row_step(schedule),
+        loops=launch.limited,
         steady=launch.steady, splits=launch.splits, home=schedule.home,
         band=band,
         rows=tuple(_row(p, schedule) for p in elements if p.name in used or phase),
@@ -220,6 +224,20 @@ def kernel_params(launch: Launch, views: dict[int, SweepView]) -> list[str]:
             kind = lists[s.name.rsplit("_", 1)[0]].key
         lines.append(f"{kind}* __restrict__ {s.name}")
     return lines + [f"long long {_SCALARS.get(name, name)}" for name in launch.scalars]
+
+
+_TEAM_ROW = "row_of_team"
+
+
+def function_of(launch: Launch) -> str:
+    """What a kernel is called that another one calls."""
+    return f"{launch.kernel.name}_row"
+
+
+def _params_within(launch: Launch) -> list[str]:
+    """Of such a function: arrays may be what its caller has just written."""
+    return [*map(declared, launch.params),
+            *(f"long long {_SCALARS.get(n, n)}" for n in launch.scalars), f"long long {_TEAM_ROW}"]
 
 
 def _early(launch: Launch, schedule: CudaSchedule, dialect: CudaDialect) -> list[Line]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.headers import maths
@@ -68,19 +69,29 @@ class MergeView:
 
 def merge_source(program: Program, schedule: CudaSchedule) -> Source:
     """A merge as CUDA C++; the same program and schedule give the same bytes."""
-    (kernel,), (sweep,), (launch,) = program.kernels, program.sweeps, launches(program, schedule)
+    (launch,) = launches(program, schedule)
+    context = merge_context(program, schedule)
+    params = [*held_params(program, context["real"]),
+              *(f"long long {name}" for name in launch.scalars)]
+    body = render("cuda/roles/merge.cu.j2", context | {"symbol": launch.symbol, "params": params})
+    return Source(
+        body=body, banner=tuple(banner_lines(program, facts(program, schedule))),
+        headers=merge_headers(context, schedule),
+    )
+
+
+def merge_context(program: Program, schedule: CudaSchedule) -> dict[str, Any]:
+    """What is printed of the merge of a row's states."""
+    (kernel,), (sweep,) = program.kernels, program.sweeps
     lanes, layout = schedule.lanes, state_layout(sweep.monoid, kernel.compute)
     dialect = CudaDialect(kernel.compute, exact=True)
     wide = tuple(_wide(sweep.monoid, layout, dialect, kernel.name))
     sweep = replace(sweep, monoid=sweep.monoid.numbers)
     monoid = sweep.monoid
     state = state_view(sweep, "State", dialect, "long long") if monoid.has_scalars else None
-    params = [f"{dialect.real} {held(p.name)}" if p.shape == "scalar" else
-              declared(p, " __restrict__ ") for p in launch.params]
-    context = {
-        "sweep": MergeView(1, monoid, state), "layout": layout, "symbol": launch.symbol,
+    return {
+        "sweep": MergeView(1, monoid, state), "layout": layout,
         "owns": [own_view(c, dialect) for c in monoid.operators],
-        "params": [*params, *(f"long long {name}" for name in launch.scalars)],
         "real": dialect.real, "bits": dialect.bits, "team": lanes, "strips": False,
         "rows_per_block": schedule.rows_per_block, "most_threads": schedule.most_threads,
         "used": dialect.used, "merges": True, "column_type": "long long",
@@ -88,14 +99,21 @@ def merge_source(program: Program, schedule: CudaSchedule) -> Source:
         "loads": [*_loads(monoid, layout)], "stores": [*_stores(monoid, layout)],
         "lists": [*_lists(monoid, layout)], "wide": wide,
     }
-    body = render("cuda/roles/merge.cu.j2", context)
-    states = ("best" if monoid.lists else "field",)
-    return Source(
-        body=body, banner=tuple(banner_lines(program, facts(program, schedule))),
-        headers=("fusegen/team.cuh", *maths(dialect.used),
-                 *(f"fusegen/states/{name}.cuh" for name in states),
-                 *([schedule.merge.header] if state and lanes > 1 else [])),
-    )
+
+
+def held_params(program: Program, real: str) -> Iterator[str]:
+    """A merge's arrays and numbers, in a list of parameters."""
+    for p in program.kernels[0].params:
+        yield f"{real} {held(p.name)}" if p.shape == "scalar" else declared(p, " __restrict__ ")
+
+
+def merge_headers(context: Mapping[str, Any], schedule: CudaSchedule) -> tuple[str, ...]:
+    """Those that a merge uses."""
+    sweep = context["sweep"]
+    states = ("best" if sweep.monoid.lists else "field",)
+    return ("fusegen/team.cuh", *maths(context["used"]),
+            *(f"fusegen/states/{name}.cuh" for name in states),
+            *([schedule.merge.header] if sweep.state and schedule.lanes > 1 else []))
 
 
 def _wide(

@@ -34,15 +34,15 @@ from fusegen.ir.kernel import Program
 from fusegen.ir.monoid import Own
 
 
-def cuda_source(program: Program, schedule: CudaSchedule) -> Source:
-    """The program as CUDA C++; the same program and schedule give the same bytes."""
+def cuda_source(program: Program, schedule: CudaSchedule, *, within: bool = False) -> Source:
+    """As CUDA C++, the same for the same program and schedule. within: as what a kernel calls."""
     dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program),
                           exact=program.role != "call")
     dialect.near = frozenset[str]().union(*map(sums_from_one, program.sweeps))
     program, keeps = with_kept_terms(program, schedule)
     views = _sweep_views(program, schedule, dialect, keeps)
     launched = launches(program, schedule)
-    kernels = [kernel_view(n, views, schedule, dialect) for n in launched]
+    kernels = [kernel_view(n, views, schedule, dialect, within=within) for n in launched]
     sweeps = list(views.values())
     owns = [own_view(c, dialect) for c in operators(program)]
     context = {

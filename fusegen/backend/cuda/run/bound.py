@@ -16,6 +16,7 @@ from fusegen.backend.cuda.run.geometry import Device
 from fusegen.backend.cuda.run.room import Counters, Room
 from fusegen.backend.cuda.run.tickets import Tickets
 from fusegen.backend.host.readers import allocation
+from fusegen.backend.words import Place
 
 
 class Loaded(Protocol):
@@ -91,6 +92,22 @@ class Bound:
         for launcher, pick in self._steps:
             launcher.launch(stream, pick(pointers))
         del held  # not before: the memory may be given out again, in order on this stream
+
+    def chained(self, words: Sequence[Place]) -> tuple[list[Any], list[Any]]:
+        """See `Chainable`."""
+        places = {n: words[i] for n, i in self._places.items()}
+        held, stream = [], self.stream()
+        if self._offsets:
+            start, memory = self._make(self._plan.room.n_bytes)
+            held.append(memory)
+            places |= {n: (-1, start + at) for n, at in self._plan.room.offsets.items()}
+        for counters in self._plan.counters:
+            start, memory = self._make(counters.n_bytes)
+            self._executable.driver.fill(start, counters.n_bytes, stream)
+            held.append(memory)
+            places[counters.name] = -1, start
+        return [(launcher, tuple(places[n] for n in names))
+                for launcher, names in self._plan.launchers], held
 
     # ---- for compiled code ----
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from fusegen.backend.cuda.run.device import bind_context, context_reader, cupy_module, on_device
+from fusegen.backend.cuda.run.device import bind_context, context_reader, cupy_module
 from fusegen.backend.cuda.run.driver import Geometry, Launcher, driver
-from fusegen.backend.cuda.run.families import torch_family
 from fusegen.backend.cuda.run.nvrtc import machine_code
 from fusegen.backend.emit.render import render
 from fusegen.backend.emit.source import Source
@@ -16,29 +15,16 @@ SYMBOL, _THREADS, _MOST_BLOCKS = "fusegen_seals", 256, 128
 _POINTERS = 4
 
 
-class Seals:
-    """For tables of so many packets of torch's, `apart` words apart, and states of so many words on
-    a device; loaded now, so that graphs may record it."""
-
-    def __init__(self, ranks: int, apart: int, words: int, device: int) -> None:
-        with cupy_module().cuda.Device(device):
-            bind_context()
-            self._device, self._context = device, context_reader()()
-            _, function = _loaded(self._context)
-        blocks = max(1, min(_MOST_BLOCKS, -(-words // _THREADS)))
-        geometry = Geometry(grid=blocks, threads=_THREADS)
-        self._launcher = Launcher(driver(), SYMBOL, function, geometry, _POINTERS,
-                                  (ranks, apart, words))
-        self._stream, self._current = torch_family().stream, context_reader()
-
-    def check(self, packets: int, seal: int, states: int, wrong: int) -> None:
-        """Queue it, on torch's stream: see `poison_unless_sealed`. All are addresses."""
-        pointers = packets, seal, states, wrong
-        if self._current() == self._context:
-            self._launcher.launch(self._stream(self._device), pointers)
-            return
-        with on_device(self._device, self._context):
-            self._launcher.launch(self._stream(self._device), pointers)
+def seals_launch(ranks: int, apart: int, words: int, device: int) -> Launcher:
+    """For tables of so many packets, `apart` words apart, and states of so many words; loaded now,
+    so that graphs may record it. It takes addresses of packets, a seal, states, a bool: see
+    `poison_unless_sealed`."""
+    with cupy_module().cuda.Device(device):
+        bind_context()
+        _, function = _loaded(context_reader()())
+    blocks = max(1, min(_MOST_BLOCKS, -(-words // _THREADS)))
+    return Launcher(driver(), SYMBOL, function, Geometry(grid=blocks, threads=_THREADS), _POINTERS,
+                    (ranks, apart, words))
 
 
 def source() -> str:

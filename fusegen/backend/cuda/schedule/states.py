@@ -26,11 +26,21 @@ def state_candidates(
     program: Program, problem: Problem, target: CudaTarget
 ) -> tuple[Candidate, ...]:
     """The schedule of a program that takes states."""
-    one = CudaSchedule(
-        target=target, levels=tree(Thread(1, 1), _THREADS, Lanes(_lanes(program, problem))),
-        load="scalar", wide_columns=True, fixed=True,
-    )
+    one = _of_lanes(target, _lanes(program, problem))
     return (Candidate(one, Price((("states", 1.0),), adds=False)),)
+
+
+def meeting_schedule(
+    merge: Program, finish: Program | None, ranks: int, target: CudaTarget
+) -> CudaSchedule:
+    """Of both in one launch: ranks' programs are the same, and so are the rows of their blocks."""
+    lanes = [_lanes(one, Problem(dtypes={}, n_cols=ranks)) for one in (merge, finish) if one]
+    return _of_lanes(target, max(lanes))
+
+
+def _of_lanes(target: CudaTarget, lanes: int) -> CudaSchedule:
+    return CudaSchedule(target=target, levels=tree(Thread(1, 1), _THREADS, Lanes(lanes)),
+                        load="scalar", wide_columns=True, fixed=True)
 
 
 def _lanes(program: Program, problem: Problem) -> int:
