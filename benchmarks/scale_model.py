@@ -3,15 +3,21 @@
     python benchmarks/scale_model.py [--rows 64] [--state 776]
 
 A line through latency and bandwidth for each kind of link, and the time to read the shards and to
-merge. Constants of one GPU are measured, those of links are assumptions until a run has measured
-them (docs/scale.md); they are said above the table.
+merge. Constants inside a host are what benchmarks/shards_bench.py has measured (`measured` takes
+them from its result file); those between hosts are assumptions. They are said above the table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results" / "shards_2.json"
+_STEP = 3e-6  # of a collective's start, for each doubling of its members: two tell no more
 
 
 @dataclass(frozen=True)
@@ -33,15 +39,18 @@ class Link:
 class Machine:
     """Devices in hosts, and hosts in a network."""
 
-    per_host: int = 8
-    start: float = 15e-6  # of a collective, whatever its size
-    inside: Link = Link(4e-6, 300e9)
+    start: float  # of a collective, whatever its size
+    inside: Link
+    meeting: float  # a launch in which devices write to one another's memory, of one row
+    written: float  # bytes a second of states that it sends, takes and merges
+    kernel: float  # of a merge in a CUDA graph, beside its bytes
+    states: float  # bytes a second that it merges
+    memory: float  # bytes a second that a fold reads
     across: Link = Link(8e-6, 40e9)
-    memory: float = 3.5e12  # bytes a second that a fold reads
-    kernel: float = 2e-6  # of a merge or a finish in a CUDA graph, beside its bytes
+    per_host: int = 8
 
     def merge(self, states: int, n_bytes: float) -> float:
-        return self.kernel + states * n_bytes / self.memory
+        return self.kernel + states * n_bytes / self.states
 
     def flat(self, devices: int, n_bytes: float) -> float:
         """One all-gather among all, one merge."""
@@ -49,6 +58,12 @@ class Machine:
             return 0.0
         link = self.inside if devices <= self.per_host else self.across
         return self.start + link.all_gather(devices, n_bytes) + self.merge(devices, n_bytes)
+
+    def met(self, devices: int, n_bytes: float) -> float | None:
+        """Through one another's memory, inside a host; finished, too."""
+        if devices > self.per_host:
+            return None
+        return self.meeting + (devices - 1) * n_bytes / self.written
 
     def by_hosts(self, devices: int, n_bytes: float) -> float:
         """Inside hosts, then among hosts: each device with those of its number elsewhere."""
@@ -58,7 +73,7 @@ class Machine:
         return self.flat(self.per_host, n_bytes) + self.start + \
             self.across.all_gather(hosts, n_bytes) + self.merge(hosts, n_bytes)
 
-    def met(self, devices: int) -> int:
+    def known(self, devices: int) -> int:
         """States that a device has met where hosts come first, its own among them."""
         if devices <= self.per_host:
             return devices
@@ -74,15 +89,41 @@ class Machine:
         return self.flat(self.per_host, n_bytes) + rounds * one
 
 
+def measured(result: dict[str, Any]) -> Machine:
+    """The constants of a result file: times of CUDA graphs, beside those of one that does nothing,
+    of its fewest rows and its most."""
+    ranks = result["ranks"]
+    few, many = result["cells"][0], result["cells"][-1]
+    packet = many["bytes exchanged"] / ranks - few["bytes exchanged"] / ranks
+
+    def of(name: str) -> tuple[float, float]:
+        """(seconds of few rows, and how many more of many)."""
+        first, last = (cell["us"][f"{name}, graph"] - cell["us"]["nothing, graph"]
+                       for cell in (few, many))
+        return first / 1e6, (last - first) / 1e6
+
+    gather, merge, fold = of("exchange"), of("merge"), of("fold")
+    meeting = [a - b for a, b in zip(of("symmetric"), fold, strict=True)]
+    steps = math.ceil(math.log2(ranks))
+    return Machine(
+        start=gather[0] - steps * _STEP,
+        inside=Link(_STEP, (ranks - 1) * packet / gather[1]),
+        meeting=meeting[0], written=(ranks - 1) * packet / meeting[1],
+        kernel=merge[0], states=ranks * packet / merge[1],
+        memory=(many["bytes of rows"] - few["bytes of rows"]) / ranks / fold[1])
+
+
 def table(machine: Machine, rows: int, state: int) -> str:
     """Microseconds by devices, and what each of them receives."""
     packet = rows * state
-    lines = ["| devices | received by each | the same, hosts first | one all-gather | hosts, then "
-             f"all | rounds of {machine.per_host} |", "|---|---|---|---|---|---|"]
+    lines = ["| devices | received by each | the same, hosts first | one another's memory | one "
+             f"all-gather | hosts, then all | rounds of {machine.per_host} |",
+             "|---|---|---|---|---|---|---|"]
     for devices in (2, 4, 8, 64, 512, 4096, 10_000):
-        ways = (machine.flat, machine.by_hosts, machine.by_rounds)
-        times = [f"{way(devices, packet) * 1e6:,.0f} µs" for way in ways]
-        sizes = [written((states - 1) * packet) for states in (devices, machine.met(devices))]
+        ways = (machine.met, machine.flat, machine.by_hosts, machine.by_rounds)
+        found = [way(devices, packet) for way in ways]
+        times = ["" if one is None else f"{one * 1e6:,.0f} µs" for one in found]
+        sizes = [written((n - 1) * packet) for n in (devices, machine.known(devices))]
         lines.append(f"| {devices:,} | {' | '.join((*sizes, *times))} |")
     return "\n".join(lines)
 
@@ -91,12 +132,23 @@ def written(n_bytes: float) -> str:
     return f"{n_bytes / 1e6:,.3g} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.3g} KB"
 
 
+def said(machine: Machine) -> str:
+    """Its constants, for people."""
+    return (f"start {machine.start * 1e6:.1f} µs + {machine.inside.latency * 1e6:g} a doubling, "
+            f"{machine.inside.bandwidth / 1e9:.0f} GB/s in a host; a meeting "
+            f"{machine.meeting * 1e6:.1f} µs, {machine.written / 1e9:.0f} GB/s; a merge "
+            f"{machine.kernel * 1e6:.1f} µs, {machine.states / 1e12:.2f} TB/s; folds "
+            f"{machine.memory / 1e12:.2f} TB/s; between hosts {machine.across.latency * 1e6:g} µs "
+            f"a doubling, {machine.across.bandwidth / 1e9:g} GB/s (assumed)")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--state", type=int, default=776, help="bytes of a row's state")
     parser.add_argument("--per-host", type=int, default=8)
+    parser.add_argument("--results", type=Path, default=RESULTS)
     asked = parser.parse_args()
-    here = replace(Machine(), per_host=asked.per_host)
-    print(here)
+    here = replace(measured(json.loads(asked.results.read_text())), per_host=asked.per_host)
+    print(said(here))
     print(table(here, asked.rows, asked.state))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scale_model
 from streams import counters, summary, supervise
 from streams.cells import BOTH, FIGURES, SEVENTH, WORKS, Cell, cells, chosen, rows_for
 from support import nvrtc
@@ -389,3 +390,14 @@ def test_a_table_is_missed_and_ncu_is_missed(
     monkeypatch.setenv("PATH", "")
     assert counters.run_and_print(None) == 2
     assert "ncu is not on the PATH" in capsys.readouterr().err
+
+
+def test_the_scale_that_is_told_is_the_model_of_what_was_measured() -> None:
+    machine = scale_model.measured(json.loads(scale_model.RESULTS.read_text()))
+    told = (BENCHMARKS.parent / "docs" / "scale.md").read_text(encoding="utf-8")
+    assert scale_model.table(machine, 64, 776) in told
+    assert machine.flat(1, 1e6) == 0
+    for ranks in (2, 3, 8, 64):  # an all-gather of no bytes is what starts it
+        alone = machine.flat(ranks, 0) - machine.merge(ranks, 0) - machine.start
+        link = machine.inside if ranks <= machine.per_host else machine.across
+        assert alone == pytest.approx(link.latency * len(f"{ranks - 1:b}"))
