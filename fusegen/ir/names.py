@@ -23,8 +23,8 @@ _OF_CPP = """
 # Constants (kTeam), types (State, Items), C's macros (NAN), its integers, a sweep's own (state1).
 _FORMS = re.compile(
     r"k?[A-Z]\w{2,}|V|F|u?int\d+_t|(chunk|next)_\w+|(at|exponent_scale|folded|left|warp_states"
-    r"|partial_states|parts|piece|pieces|place|rebase|references|state|states_of_rows|sweep|total"
-    r"|totals)_?\d\w*"
+    r"|partial_states|parts|piece|pieces|rebase|references|state|states_of_rows|sweep|total|totals)"
+    r"_?\d\w*"
 )
 
 _FUNCTIONS = [op.c for op in OPS.values() if op.spelling in ("libm", "helper")]

@@ -119,7 +119,8 @@ def _params(meet: Meet, real: str) -> Iterator[str]:
     yield from (f"unsigned long long* {words}" for words in ("control", "told"))
     yield "unsigned char* merged_out"
     yield from (text for text in held_params(meet.merge, real) if "*" not in text)
-    yield from map(declared, meet.given)
+    yield from (f"{C_TYPES[p.dtype.name]} {_within(p)}" if p.shape == "scalar" else declared(p)
+                for p in meet.given)
     yield from (f"long long {name}" for name in meet.numbers)
 
 
@@ -131,9 +132,14 @@ def _arguments(launch: Launch, layout: StateLayout) -> Iterator[str]:
             kind = C_TYPES[p.dtype.name]
             yield f"reinterpret_cast<const {kind}*>(merged_rows + {offsets[p.field]})"
         else:
-            yield array_name(p)
+            yield _within(p)
     yield from (_NUMBERS.get(n, n) for n in launch.scalars)
     yield "mine"
+
+
+def _within(param: Param) -> str:
+    """In the kernel, where no value has a user's own name: so none is taken from them."""
+    return f"{param.name}_in" if param.shape == "scalar" else array_name(param)
 
 
 def _banner(meet: Meet) -> Iterator[str]:
