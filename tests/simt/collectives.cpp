@@ -36,19 +36,20 @@ void merge_clocks(Warp& warp, unsigned mask) {
     SharedKnowledge acquired, fenced;
     for (unsigned lane = 0; lane < warp_width; ++lane) {
         if (!(mask >> lane & 1)) continue;
-        cluster_known = std::max(cluster_known, warp.threads[lane].cluster_known);
-        acquired = join(acquired, warp.threads[lane].acquired);
-        fenced = join(fenced, warp.threads[lane].fenced);
-        const auto& seen = warp.threads[lane].seen;
-        for (unsigned i = 0; i < warp_width; ++i) merged[i] = std::max(merged[i], seen[i]);
+        const Thread& thread = warp.threads[lane];
+        cluster_known = std::max(cluster_known, thread.cluster_known);
+        learn(acquired, thread.acquired);
+        learn(fenced, thread.fenced);
+        for (unsigned i = 0; i < warp_width; ++i) merged[i] = std::max(merged[i], thread.seen[i]);
     }
     for (unsigned lane = 0; lane < warp_width; ++lane) {
         if (!(mask >> lane & 1)) continue;
-        warp.threads[lane].seen = merged;
-        warp.threads[lane].seen[lane] += 1;
-        warp.threads[lane].cluster_known = cluster_known;
-        warp.threads[lane].acquired = acquired;
-        warp.threads[lane].fenced = fenced;
+        Thread& thread = warp.threads[lane];
+        thread.seen = merged;
+        thread.seen[lane] += 1;
+        thread.cluster_known = cluster_known;
+        if (thread.acquired != acquired) thread.acquired = acquired;
+        if (thread.fenced != fenced) thread.fenced = fenced;
     }
 }
 

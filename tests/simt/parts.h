@@ -52,6 +52,10 @@ constexpr uint16_t first_engine = 1 << 15;
 constexpr unsigned max_engines = first_engine / warp_width;
 bool by_engine(const MemoryAccess& access);
 SharedKnowledge join(const SharedKnowledge& a, const SharedKnowledge& b);
+// Mostly there is nothing new: then no count of references changes.
+inline void learn(SharedKnowledge& known, const SharedKnowledge& more) {
+    if (known != more) known = join(known, more);
+}
 SharedKnowledge publish(Thread& thread);
 uint64_t engine_key(uint16_t engine);
 bool known(const MemoryAccess& earlier, const Thread& thread);

@@ -30,14 +30,14 @@ void release_block_barrier(Block& block) {
     SharedKnowledge acquired, fenced;
     for (const Thread& thread : block.threads) {
         cluster_known = std::max(cluster_known, thread.cluster_known);
-        acquired = join(acquired, thread.acquired);
-        fenced = join(fenced, thread.fenced);
+        learn(acquired, thread.acquired);
+        learn(fenced, thread.fenced);
     }
     for (Thread& thread : block.threads) {
         thread.state = ThreadState::ready;
         thread.cluster_known = cluster_known;
-        thread.acquired = acquired;
-        thread.fenced = fenced;
+        if (thread.acquired != acquired) thread.acquired = acquired;
+        if (thread.fenced != fenced) thread.fenced = fenced;
     }
 }
 

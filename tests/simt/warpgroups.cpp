@@ -220,15 +220,18 @@ void nothing_to_do(const LaneValues&, int) {}
 
 void check_registers(const char* address, size_t bytes, Site site) {
     const Thread& thread = *machine->current;
-    RegisterWord* end = word_at(address + bytes - 1);
-    for (RegisterWord* word = word_at(address); word != nullptr && word <= end; ++word) {
-        if (word->group > thread.wgmma_groups_done) {
+    const uint32_t done = thread.wgmma_groups_done, touched = thread.wgmma_fences + 1;
+    if (!machine->stacks.contains(address + bytes - 1)) return;
+    const size_t offset = address - machine->stacks.begin;
+    RegisterWord* const end = machine->registers + (offset + bytes - 1) / 4;
+    for (RegisterWord* word = machine->registers + offset / 4; word <= end; ++word) {
+        if (word->group > done) [[unlikely]] {
             const Warpgroup& group = own_group();
             const bool committed = word->group <= group.committed[warp_in_group(thread)];
             fail_at(site, "touches a register of a wgmma under way: %s", committed ?
                     "it has not waited for its group" : "its group has not been committed");
         }
-        word->touched = thread.wgmma_fences + 1;
+        word->touched = touched;
     }
 }
 
