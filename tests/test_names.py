@@ -28,6 +28,7 @@ from support.algebra_cases import ACCEPTED
 from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case
 from support.emulated import emulated
 from support.own_names import PIPELINE, Found
+from support.pairs import pairwise
 from support.tiles import emulate
 
 import fusegen as fg
@@ -89,13 +90,13 @@ def check(update_names: bool) -> Callable[..., None]:
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_what_stands_beside_users_names_is_reserved(name: str, check: Callable[..., None]) -> None:
-    lists = [{"k": k} for k in (40, 300, 1024)] if "k" in CONSTANTS.get(name, {}) else [{}]
-    for n_rows, n_cols in ((4000, 1000), (4000, 25_000), (10, 129_024), (4, 1_000_003)):
-        for dtype in ("float32", "bfloat16"):
-            for given in ({}, *lists):
-                if given.get("k", 0) < n_cols:
-                    case = library_case(name, 1, n_cols, dtype, **given)
-                    check(_renamed(case.work(n_rows=n_rows, aligned=n_cols % 2 == 0)))
+    lists = [{"k": k} for k in (40, 300, 1024)] if "k" in CONSTANTS.get(name, {}) else []
+    for (n_rows, n_cols), dtype, given in pairwise(
+            ((4000, 1000), (4000, 25_000), (10, 129_024), (4, 1_000_003)),
+            ("float32", "bfloat16"), ({}, *lists)):
+        if given.get("k", 0) < n_cols:
+            case = library_case(name, 1, n_cols, dtype, **given)
+            check(_renamed(case.work(n_rows=n_rows, aligned=n_cols % 2 == 0)))
     for form, arch in (("unfused", "sm_90"), ("online", "sm_80"), ("unfused", "sm_80")):
         check(_renamed(library_case(name, 1, 4096).work(form=form, arch=arch)))
     for target in ("x86-64-v3", "x86-64-v4"):
@@ -374,7 +375,7 @@ def test_any_names_compile(name: str) -> None:
     schedule = work.schedule
     for turn in range(2):
         source = _hostile(work, turn).scheduled(schedule).source
-        assert nvrtc.valid_for(source, getattr(schedule, "arch", "sm_90")).reports
+        nvrtc.check_names(source, getattr(schedule, "arch", "sm_90"))
 
 
 @pytest.mark.parametrize("name", ["softmax_topk", "neighbours", "neighbours_of_vectors"])
@@ -391,7 +392,7 @@ def test_pipelines_may_be_called_as_what_cuda_or_a_template_has(name: str) -> No
     work = library_case("topk", 1, 25_000).work(n_rows=4000)
     source = _called(work, c_identifier(name)).source
     assert f"{c_identifier(name)}_kernel(" in source
-    assert nvrtc.valid_for(source, "sm_90").reports
+    nvrtc.check_names(source, "sm_90")
 
 
 def test_a_name_is_free_only_if_nothing_derives_it() -> None:

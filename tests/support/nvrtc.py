@@ -64,6 +64,14 @@ def valid_for(source: str, arch: str) -> Compiled:
     return _compiled(source, arch, *(_LITTLE if nvrtc.getVersion() >= (12, 9) else ()))
 
 
+def check_names(source: str, arch: str) -> None:
+    """Have the compiler read a text, templates that it uses included, and make no code of it: where
+    names and types alone matter. Raises AssertionError with the log."""
+    from cupy.cuda import nvrtc
+
+    _compiled(source, arch, *(_READ if nvrtc.getVersion() >= (12, 9) else ()))
+
+
 def within_budget(sources: Mapping[str, str], check: Callable[[str, str], None]) -> None:
     """Hold a program for several GPUs against its budgets: `check(source, arch)` once for each
     text. Where a text for one GPU is also that for another, the other's compiler has only to take
@@ -79,6 +87,7 @@ def within_budget(sources: Mapping[str, str], check: Callable[[str, str], None])
 
 
 MAIN = "sm_90"
+_READ = ("--fdevice-syntax-only",)  # a tenth of the time
 _LITTLE = ("--Ofast-compile=mid",)  # of NVRTC 12.9: half the time, and "max" takes longer again
 
 
