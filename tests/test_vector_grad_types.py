@@ -3,6 +3,7 @@ and are as exact as that type: sums are kept wider."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,10 @@ from fusegen.backend.cpu.backend import CpuBackend
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+WIDE = (torch.float32, torch.float64)
+TYPES = (torch.float16, torch.bfloat16, *WIDE)
+WIDTHS = (None, *WIDE)
+"""None is one of 16 bits. The two take turns: they differ only in how they are read and rounded."""
 ROWS, COLUMNS, LENGTH, SUMMED = 7, 11, 5, 3
 library = fg.library
 
@@ -73,10 +77,10 @@ def several(found: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize("name", CASES)
 def test_any_mix_of_types(name: str) -> None:
     """Of cotangents and inputs, by fg.grad, and by autograd, whose cotangents have the results'
-    types."""
+    types. Any two widths meet, and every type is every input's and the cotangents'."""
     pipeline, inputs, constants, text = CASES[name]
     floats = sum(a.is_floating_point() for a in inputs.values())
-    for kept, *types in pairwise(TYPES, *[TYPES] * floats):
+    for kept, *types in mixes(floats + 1):
         left = iter(types)
         given = {n: a.to(next(left)) if a.is_floating_point() else a for n, a in inputs.items()}
         wrt = [n for n, a in given.items() if a.is_floating_point()]
@@ -91,6 +95,15 @@ def test_any_mix_of_types(name: str) -> None:
         own = [c.to(kept) for c in cotangents]
         found = several(fg.grad(pipeline, wrt=tuple(wrt), **constants)(*own, **given, **constants))
         near(found, exact(text, given, wrt, own), [given[n] for n in wrt], (kept, *types))
+
+
+def mixes(inputs: int) -> list[tuple[Any, ...]]:
+    """A type for each of some, in so many ways."""
+    narrow = [itertools.cycle(TYPES[:2]) for _ in range(inputs)]
+    found = [tuple(next(narrow[at]) if width is None else width for at, width in enumerate(widths))
+             for widths in pairwise(*[WIDTHS] * inputs)]
+    assert all({mix[at] for mix in found} == {*TYPES} for at in range(inputs))
+    return found
 
 
 def exact(text: Any, given: dict[str, Any], wrt: list[str], cotangents: list[Any]) -> Any:
