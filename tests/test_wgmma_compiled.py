@@ -26,9 +26,10 @@ SERVED = {"biased": biased, "about_stored": vc.about_stored,
           "linear_cross_entropy": vc.linear_cross_entropy, "best": vc.best, "averaged": vc.averaged,
           "with_entropy": vc.with_entropy,
           **{n: vc.MASKED[n] for n in ("window", "sink")}}
-LENGTHS = {"attention": (64, 128, 192, 256), "with_entropy": (64, 128),
-           "about_stored": (64, 128), "causal": (64, 128),
-           "best": (64, 128, 256)}
+LENGTHS = {"attention": (64, 128, 192, 256), "with_entropy": (128,), "about_stored": (128,),
+           "causal": (128,), "best": (64, 256)}
+"""Those of attention in turn; of what has more numbers than it the longest that it has, where most
+registers are taken, and masks at either."""
 
 
 def printed(name: str, length: int, dtype: str = "bfloat16") -> Any:
