@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -10,7 +11,10 @@ import pytest
 
 NEEDS = {"accumulate_beam": "apache_beam", "column_statistics": "dask.array",
          "vocabulary_parallel": "torch"}
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+TESTS = Path(__file__).parent
+EXAMPLES = sorted((TESTS.parent / "examples").glob("*.py"))
+STARTED = os.pathsep.join(map(str, (TESTS / "support" / "started", TESTS, TESTS.parent)))
+"""On the path of processes that examples start."""
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
@@ -21,6 +25,7 @@ def test_example(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if library is not None:
         pytest.importorskip(library, reason=f"{library} is not installed")
     monkeypatch.setattr(sys, "argv", [str(example)])
+    monkeypatch.setenv("PYTHONPATH", STARTED, prepend=os.pathsep)
     runpy.run_path(str(example), run_name="__main__")
 
 

@@ -81,11 +81,11 @@ def test_larger_clusters_wait_no_less():
 
 
 def test_a_fit_finds_the_figures_that_times_were_made_of():
+    """Of a cell whose choice changes with the figure, beside two of which others decide."""
     true = FIGURES.changed({"many.shared": 0.15})
     cells = []
-    for work, rows, cols in [*SHAPES, ("softmax", 16, 129_024), ("softmax", 4, 300_000),
-                             ("softmax", 1000, 40_000), ("rms_norm", 64, 60_000),
-                             ("softmax", 4000, 12_000)]:
+    for work, rows, cols in [("softmax", 4000, 12_000), ("softmax", 300, 129_024),
+                             ("logsumexp", 16, 129_024)]:
         plain = prices.Cell(work, {}, "float32", rows, cols, "sm_90", {})
         given = plain.compiled.work
         found = candidates(given.result("lower"), given.problem, given.target, None, true)

@@ -151,16 +151,16 @@ def test_what_templates_print_is_refused_where_lines_run_on(
         rendering.render("t", {"x": f"text{hostile}"})
 
 
-@pytest.mark.parametrize("words", ["explain softmax", "source softmax", "graph var_mean"])
-def test_terminals_without_letters_for_mathematics(words: str) -> None:
-    """Everything is written, in signs that every terminal has."""
-    for encoding in ("ascii", "latin-1"):
-        command = [sys.executable, "-m", "fusegen", *words.split()]
-        env = {**os.environ, "PYTHONIOENCODING": encoding}
-        done = subprocess.run(command, capture_output=True, env=env, check=False)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.decode(encoding)
-        assert b"Traceback" not in done.stderr
+@pytest.mark.parametrize(("words", "encoding"), [
+    ("explain softmax", "latin-1"), ("source softmax", "ascii"), ("graph var_mean", "ascii")])
+def test_terminals_without_letters_for_mathematics(words: str, encoding: str) -> None:
+    """Everything is written, in signs that every terminal has: `explain` in ASCII is test_cli's."""
+    command = [sys.executable, "-m", "fusegen", *words.split()]
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, capture_output=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode(encoding)
+    assert b"Traceback" not in done.stderr
     write_anything()
     plain = codecs.encode("Σ x·y ≤ 1 ⊕ 日", "ascii", "fusegen.otherwise")
     assert plain == b"sum  x*y <= 1 (+) \\u65e5"
