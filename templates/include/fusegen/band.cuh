@@ -27,6 +27,7 @@ struct Band {
     // Room for a row that begins anywhere in a vector; an odd number of vectors, so that rows begin in different banks.
     static constexpr int kPitch = ((kColumns * int(sizeof(T)) + 2 * kVector - 1) / kVector | 1) * kVector;
     static constexpr int kBytes = kRows * kPitch;
+    static constexpr int kFewBanks = 64;  // bytes: rows so far apart begin in two places of the banks
     typedef unsigned long long Address;
 
     unsigned char* slots;
@@ -34,10 +35,13 @@ struct Band {
     long long stride;
     int n_cols;
 
-    // One range? What is written has nothing between its rows.
+    // One range? What is written has nothing between its rows. Small gaps come along, unless rows then begin in the
+    // same banks.
     __device__ __forceinline__ bool packed() const
     {
-        return kIsWritten<T> ? stride == n_cols : stride >= 0 && stride * int(sizeof(T)) <= kPitch;
+        if (kIsWritten<T> || stride == n_cols) return stride == n_cols;
+        const long long apart = stride * int(sizeof(T));
+        return apart > 0 && apart <= kPitch && apart % kFewBanks != 0;
     }
     __device__ __forceinline__ int apart() const { return packed() ? int(stride) * int(sizeof(T)) : kPitch; }
     // So many rows that are one range.
@@ -54,11 +58,14 @@ struct Band {
         return reinterpret_cast<T*>(slots + (r * apart() + (begin + turn) % kVector));
     }
 
-    // Starts the copies of so many rows. What lies between rows comes along.
-    __device__ __forceinline__ void fetch(int rows) const
+    // Starts the copies of so many rows, before and after which the array has others. What lies between rows comes
+    // along, and what vectors have of neighbours.
+    __device__ __forceinline__ void fetch(int rows, long long before, long long after) const
     {
-        const Address here = reinterpret_cast<Address>(first), last = here + (rows - 1) * (stride * sizeof(T));
-        const Address low = here < last ? here : last, high = (here < last ? last : here) + n_cols * sizeof(T);
+        const Address here = reinterpret_cast<Address>(first);
+        const Address top = here - before * stride * sizeof(T);
+        const Address last = here + (rows - 1 + after) * stride * sizeof(T);
+        const Address low = top < last ? top : last, high = (top < last ? last : top) + n_cols * sizeof(T);
         vectors(rows, low, high, false, [](unsigned char* slot, Address from) {
             copy_vector<kVector>(static_cast<unsigned>(__cvta_generic_to_shared(slot)),
                                  reinterpret_cast<const char*>(from));
@@ -86,12 +93,15 @@ private:
     __device__ __forceinline__ void vectors(int rows, Address low, Address high, bool own, const Visit& visit) const
     {
         if (packed()) {
-            const Address begin = reinterpret_cast<Address>(first);
-            const int skipped = static_cast<int>(begin % kVector), head = skipped ? kVector - skipped : 0;
-            const int end = bytes(rows) - kVector;  // the last vector begins here, or before
+            const Address begin = reinterpret_cast<Address>(first), end = begin + bytes(rows);
+            const int skipped = static_cast<int>(begin % kVector), size = bytes(rows);
+            const bool early = !own && begin - skipped >= low;
+            const bool late = !own && (end + kVector - 1) / kVector * kVector <= high;
+            const int head = early ? -skipped : skipped ? kVector - skipped : 0;
+            const int most = late ? size - 1 : size - kVector;  // the last vector begins here, or before
             unsigned char* to = slots + skipped;
 #pragma unroll 4
-            for (int at = head + static_cast<int>(threadIdx.x) * kVector; at <= end; at += kThreads * kVector)
+            for (int at = head + static_cast<int>(threadIdx.x) * kVector; at <= most; at += kThreads * kVector)
                 visit(to + at, begin + at);
             return;
         }
@@ -110,6 +120,10 @@ private:
     __device__ __forceinline__ void edges(int rows, Address low, Address high, bool own, const Visit& visit) const
     {
         const int size = bytes(packed() ? rows : 1);
+        const Address start = reinterpret_cast<Address>(first);
+        if (!own && packed() && start / kVector * kVector >= low &&
+            (start + size + kVector - 1) / kVector * kVector <= high)
+            return;
         // Of rows a vector or more apart, only the first and the last reach into vectors that are not all theirs.
         const bool apart = !own && (stride >= kSpan || stride <= -kSpan) && rows > 1;
         const int lines = packed() ? 1 : apart ? 2 : rows, step = apart ? rows - 1 : 1;

@@ -33,7 +33,8 @@ def band_view(launch: Launch, schedule: CudaSchedule) -> BandView | None:
         place = f"{p.name}_band.slots + {p.name}_band.kBytes"
     return BandView(
         declared=tuple(lines),
-        fetched=tuple(f"{p.name}_band.fetch(band_rows);" for p in arrays if not p.output),
+        fetched=tuple(f"{p.name}_band.fetch(band_rows, band, n_rows - band - band_rows);"
+                      for p in arrays if not p.output),
         put=tuple(f"{p.name}_band.put(band_rows);" for p in arrays if p.output),
     )
 

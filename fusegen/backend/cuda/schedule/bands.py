@@ -16,23 +16,23 @@ from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Program
 
-MOST_COLUMNS = 512
+FEW_COLUMNS = 512  # up to here nothing else is as good for rows that are not whole vectors
+_MOST_BYTES = 2048  # of a row that is longer
 _THREADS = 128
 _MOST_HELD = 40  # elements of a lane
 _BYTES = 16384  # of a block's band, read and written
 _NARROW_BYTES = 28672  # likewise of rows of 16 bits, where what a block does once counts for more
-_WAVES = 4  # blocks of a multiprocessor from which on bands are of several passes
+_WAVES = 12  # blocks of a multiprocessor that bands of several passes leave it, at least
 
 
 def band_schedules(
     program: Program, base: CudaSchedule, n_cols: int, n_rows: int | None
 ) -> Iterator[CudaSchedule]:
     """One for every number of lanes that may own a row; none without elements to bring."""
-    brings = any(k.elements for k in program.kernels)
-    if n_cols > MOST_COLUMNS or not base.target.ampere or not brings:
+    sizes = max((tuple(p.dtype.itemsize for p in k.elements) for k in program.kernels), key=sum)
+    most = max(FEW_COLUMNS, _MOST_BYTES // max(sizes, default=_MOST_BYTES))
+    if not sizes or n_cols > most or not base.target.ampere:
         return
-    widest = max(program.kernels, key=lambda k: sum(p.dtype.itemsize for p in k.elements))
-    sizes = tuple(p.dtype.itemsize for p in widest.elements)
     ways: list[tuple[int, LoadMode]] = [(1, "scalar")]
     if base.load == "aligned" and base.width > 1:
         ways.append((base.width, "aligned"))
@@ -41,18 +41,22 @@ def band_schedules(
             vectors = -(-n_cols // (width * lanes))
             if vectors * width <= _MOST_HELD and (lanes == 1 or 2 * n_cols > width * lanes):
                 columns = lanes * vectors * width
-                rows = _rows(sizes, lanes, columns)
-                if n_rows and n_rows < _WAVES * base.target.multiprocessors * rows:
-                    rows = _THREADS // lanes
+                rows = _rows(sizes, lanes, columns, n_rows, base.target.multiprocessors)
                 apart = best_apart(n_cols, sizes, lanes, width, rows * lanes // WARP)
                 yield replace(base, load=load, levels=tree(
                     Thread(vectors, width), _THREADS, Lanes(lanes), Band(rows, columns, apart)))
 
 
-def _rows(sizes: tuple[int, ...], lanes: int, columns: int) -> int:
-    """As many passes over a band as it takes for enough bytes to be under way."""
+def _rows(
+    sizes: tuple[int, ...], lanes: int, columns: int, n_rows: int | None, multiprocessors: int
+) -> int:
+    """As many passes over a band as it takes for enough bytes to be under way, unless that leaves
+    few blocks."""
     row = sum(pitch_of(columns, size) for size in sizes)
-    most = _NARROW_BYTES if max(sizes, default=4) <= 2 else _BYTES
+    most = _NARROW_BYTES if max(sizes) <= 2 else _BYTES
     at_once = _THREADS // lanes
-    passes = max(1, most // (row * at_once))
+    passes = most // (row * at_once)
+    if n_rows:
+        passes = min(passes, n_rows // (_WAVES * multiprocessors * at_once))
+    passes = max(1, passes)
     return at_once * (passes - passes % lanes if passes > lanes else passes)

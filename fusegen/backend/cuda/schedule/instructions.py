@@ -38,6 +38,7 @@ _FETCH, _PUT = 6 / 16, 8 / 16  # a byte of a band on its way
 _VECTOR = 6 / 16  # a byte that comes or goes in vectors
 _SHIFT = 1 / 4  # a byte that is shifted, more
 _ALONE = 6  # an element that comes from memory by itself
+_COLUMN = 2  # what all rows share at a column
 _STEP, _EDGES = 65, 90  # once a row; where it begins or ends inside a vector
 _BLOCK = 90  # warps of a block meet
 _STORE = 4  # a value of the row
@@ -204,7 +205,9 @@ class _Scope:
                 found += _ALONE
             else:
                 found += (_VECTOR + (_SHIFT if self.load == "shifted" else 0.0)) * size
-        return found
+        shared = [p for p in self.kernel.params if p.shape == "per_column"]
+        alone = self.band or self.load != "aligned"
+        return found + sum(_COLUMN if alone else _VECTOR * p.dtype.itemsize for p in shared)
 
     # ---- rows ----
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from fusegen.backend.cuda.schedule.access import access, words
 from fusegen.backend.cuda.schedule.anchors import loader_of
-from fusegen.backend.cuda.schedule.bands import MOST_COLUMNS, band_schedules
+from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, band_schedules
 from fusegen.backend.cuda.schedule.chips import STATIC_SHARED, chip_schedules
 from fusegen.backend.cuda.schedule.cuda import (
     MAX_ITEMS,
@@ -117,7 +117,7 @@ class Menu:
             yield self._plain()
             return
         bands = tuple(band_schedules(self.program, self.base, self.n_cols, self.problem.n_rows))
-        if bands and self.load in ("shifted", "scalar"):
+        if bands and self.n_cols <= FEW_COLUMNS and self.load in ("shifted", "scalar"):
             yield from bands  # nothing else reads short rows in whole vectors
             return
         whole = [*bands, *self._lanes(), *self._blocks()]
@@ -170,7 +170,7 @@ class Menu:
                 # All of a row in registers, of which no more than half are empty.
                 if self.n_vectors <= lanes * vectors < 2 * self.n_vectors + lanes:
                     yield self.held.having(team=Lanes(lanes), threads=128, vectors=vectors)
-        if self.load != "aligned" or self.width == 1 or self.n_cols > MOST_COLUMNS:
+        if self.load != "aligned" or self.width == 1 or self.n_cols > FEW_COLUMNS:
             return
         for lanes in (2, 4):  # so few that each reads neighbouring vectors
             vectors = -(-self.n_vectors // lanes)
