@@ -17,7 +17,7 @@ from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Program
 
 FEW_COLUMNS = 512  # up to here nothing else is as good for rows that are not whole vectors
-_MOST_BYTES = 2048  # of a row that is longer
+_MOST_BYTES = 2048  # of a row that is longer, and only read
 _THREADS = 128
 _MOST_HELD = 40  # elements of a lane
 _BYTES = 16384  # of a block's band, read and written
@@ -30,7 +30,9 @@ def band_schedules(
 ) -> Iterator[CudaSchedule]:
     """One for every number of lanes that may own a row; none without elements to bring."""
     sizes = max((tuple(p.dtype.itemsize for p in k.elements) for k in program.kernels), key=sum)
-    most = max(FEW_COLUMNS, _MOST_BYTES // max(sizes, default=_MOST_BYTES))
+    stores = any(p.output for k in program.kernels for p in k.elements)
+    longest = 0 if stores else _MOST_BYTES // max(sizes, default=_MOST_BYTES)
+    most = max(FEW_COLUMNS, longest)
     if not sizes or n_cols > most or not base.target.ampere:
         return
     ways: list[tuple[int, LoadMode]] = [(1, "scalar")]

@@ -151,8 +151,10 @@ class ShortLists:
 class ShortRows:
     """Rows that are not long: what multiprocessors do beside moving their bytes."""
 
-    rate: float = figure(6.4e9, "instruction/s", "of a multiprocessor")
-    waves: float = figure(1.6e9, "wave/s", "of a multiprocessor's shared memory")
+    slots: float = figure(7.0e9, "instruction/s", "that a multiprocessor can issue")
+    rate: float = figure(5.5e9, "instruction/s", "that it does issue")
+    waves: float = figure(1.0e9, "wave/s", "of a multiprocessor's shared memory")
+    held: float = figure(0.08, "share", "a lane's elements of all arrays beyond 64, for as many")
 
 
 @dataclass(frozen=True, slots=True)

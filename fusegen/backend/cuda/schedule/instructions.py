@@ -75,7 +75,7 @@ def issue_seconds(program: Program, one: CudaSchedule, elements: int) -> float |
         return None
     levels = tree(Thread(2, widest_vector(program)), 128, Lanes(16), Registers())
     least = effort(program, replace(one, levels=levels, load="aligned")).item
-    return least * elements / WARP / (FIGURES.short_rows.rate * one.target.multiprocessors)
+    return least * elements / WARP / (FIGURES.short_rows.slots * one.target.multiprocessors)
 
 
 def said(program: Program, one: CudaSchedule, n_cols: int) -> str:

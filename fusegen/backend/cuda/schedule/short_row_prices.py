@@ -18,6 +18,7 @@ from fusegen.ir.kernel import Kernel, Program
 
 MOST_COLUMNS = 4096
 """Of a row that what is done once a row still counts for."""
+_HELD = 64  # elements that a lane has room for
 _SHARP = 3  # how little what takes less adds to what takes most
 
 
@@ -58,7 +59,9 @@ def price_of_short(
         busy = _vectors(one, short) * sum(each) * one.lanes / WARP / f.waves
     whole = (1.0 + (issue / memory) ** _SHARP + (busy / memory) ** _SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name not in ("merges", "fit", "registers")]
-    return Price((*kept, ("instructions", whole)), adds=False)
+    held = one.items * len(short.sizes) / _HELD
+    return Price((*kept, ("registers", 1.0 + f.held * max(0.0, held - 1.0)),
+                  ("instructions", whole)), adds=False)
 
 
 def _row_bytes(kernel: Kernel) -> int:
