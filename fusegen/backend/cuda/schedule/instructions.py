@@ -81,11 +81,11 @@ def issue_seconds(program: Program, one: CudaSchedule, elements: int) -> float |
 def said(program: Program, one: CudaSchedule, n_cols: int) -> str:
     """In words, of a choice."""
     seconds = issue_seconds(program, one, n_cols)
-    if seconds is None:
+    moved = max(sum(p.dtype.itemsize for p in k.elements) for k in program.kernels) * n_cols
+    if seconds is None or not moved:
         return ""
     found = effort(program, one)
-    moved = max(sum(p.dtype.itemsize for p in k.elements) for k in program.kernels) * n_cols
-    share = seconds / (moved / one.target.bandwidth) if moved else math.inf
+    share = seconds / (moved / one.target.bandwidth)
     whole = found.of_row(one, n_cols)
     return (f"about {found.item:.1f} machine instructions an element and {whole:.0f} of warps a "
             f"row; issuing the fewest takes {share:.2f} × as long as moving the bytes")
