@@ -13,6 +13,23 @@ struct Shifted {
     const T *__restrict__ body, *begin, *end;
 };
 
+// Which vectors of a row have all words of kGrain bytes around them inside the row: numbers `first` … `end` - 1.
+template <int kWidth, int kGrain, typename T, typename Column>
+struct Inside {
+    Column first, end;
+
+    __device__ __forceinline__ explicit Inside(const Shifted<T>& row)
+    {
+        constexpr int kElements = kGrain / sizeof(T);  // of a word; a vector has no fewer
+        const int off = static_cast<int>(reinterpret_cast<unsigned long long>(row.body) % kGrain);
+        const int before = off / static_cast<int>(sizeof(T)), behind = off ? kElements - before : 0;  // elements around
+        const Column rest = static_cast<Column>(row.end - row.body) - behind;
+        first = before > row.body - row.begin;
+        end = rest > 0 ? rest / kWidth : 0;
+    }
+    __device__ __forceinline__ bool has(Column vector) const { return vector >= first && vector < end; }
+};
+
 // Bytes of a word that is read: elements, where these are words. Greater ones are fewer, and take more registers.
 template <typename T>
 constexpr int kGrain = sizeof(T) < 4 ? 4 : sizeof(T);
@@ -40,19 +57,41 @@ struct Around {
         }
         held[kHeld] = 0;
     }
-    // By so many whole words, then by bytes.
-    __device__ __forceinline__ void shift(unsigned* word, int off)
+    // Those that begin kFar words and `off` % 4 bytes behind the first.
+    template <int kFar>
+    __device__ __forceinline__ void shift(unsigned* word, int off) const
     {
 #pragma unroll
-        for (int step = kStep / 2; step > 0; step /= 2) {
-            const bool far = off & 4 * step;
-#pragma unroll
-            for (int w = 0; w + step < kHeld; ++w) held[w] = far ? held[w + step] : held[w];
-        }
-#pragma unroll
-        for (int w = 0; w < kWords; ++w) word[w] = __funnelshift_r(held[w], held[w + 1], off % 4 * 8);
+        for (int w = 0; w < kWords; ++w) word[w] = __funnelshift_r(held[w + kFar], held[w + kFar + 1], off % 4 * 8);
     }
 };
+
+template <int kFar, int kBytes, int kStep, int kVectors>
+__device__ __forceinline__ void shift_far(unsigned* word, const Around<kBytes, kStep> (&around)[kVectors], int off)
+{
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) around[v].template shift<kFar>(word + v * kBytes / 4, off);
+}
+
+// The words that vectors begin `off` bytes behind: one branch, the same for all of a row, says by how many whole words,
+// where selects would be several for every word.
+template <int kBytes, int kStep, int kVectors>
+__device__ __forceinline__ void shift_all(unsigned* word, const Around<kBytes, kStep> (&around)[kVectors], int off)
+{
+    if constexpr (kStep == 1) {
+        shift_far<0>(word, around, off);
+    } else {
+        static_assert(kStep == 4);
+        if (off < 4)
+            shift_far<0>(word, around, off);
+        else if (off < 8)
+            shift_far<1>(word, around, off);
+        else if (off < 12)
+            shift_far<2>(word, around, off);
+        else
+            shift_far<3>(word, around, off);
+    }
+}
 
 // As load_items of <fusegen/load.cuh>, wherever the row lies. Nothing is read that is not the row's: words around a
 // vector that are not all of the row have its elements one by one.
@@ -69,25 +108,22 @@ __device__ __forceinline__ void load_shifted(
             if (i / kWidth < live) items.set(i, first[i / kWidth * apart * kWidth + i % kWidth]);
     } else {
         const int off = static_cast<int>(reinterpret_cast<unsigned long long>(row.body) % kGrain<T>);
-        const int before = off / sizeof(T), behind = off ? kGrain<T> / sizeof(T) - before : 0;  // elements around
+        const Inside<kWidth, kGrain<T>, T, Column> inside(row);
         Around<kBytes, kGrain<T> / 4> around[kAll];
         bool edges = false;
 #pragma unroll
         for (int v = 0; v < kAll; ++v) {
-            const T* there = first + v * apart * kWidth;
-            const bool inside = there - before >= row.begin && there + kWidth + behind <= row.end;
-            around[v].load(reinterpret_cast<const char*>(there), off, v < live && inside);
-            edges |= v < live && !inside;
+            const bool whole = inside.has(at + v * apart);
+            around[v].load(reinterpret_cast<const char*>(first + v * apart * kWidth), off, v < live && whole);
+            edges |= v < live && !whole;
         }
-#pragma unroll
-        for (int v = 0; v < kAll; ++v) around[v].shift(items.word + v * kBytes / 4, off);
+        shift_all(items.word, around, off);
         if (!edges) return;
 #pragma unroll
         for (int v = 0; v < kAll; ++v) {
-            const T* there = first + v * apart * kWidth;
-            if (v >= live || (there - before >= row.begin && there + kWidth + behind <= row.end)) continue;
+            if (v >= live || inside.has(at + v * apart)) continue;
 #pragma unroll
-            for (int e = 0; e < kWidth; ++e) items.set(v * kWidth + e, there[e]);
+            for (int e = 0; e < kWidth; ++e) items.set(v * kWidth + e, first[v * apart * kWidth + e]);
         }
     }
 }

@@ -38,17 +38,16 @@ struct ShiftedSlots {
     __device__ __forceinline__ ShiftedSlots(const T* room, const Shifted<T>& row) : slots(room), off(shifted_by(row)) {}
 };
 
-// Starts the copy of one aligned word; of one that is not all of the row, its elements are there at once.
+// Starts the copy of an aligned word; of one that is not all of the row, its elements are there at once.
 template <typename T>
-__device__ __forceinline__ void copy_word(char* to, const char* from, const Shifted<T>& row)
+__device__ __forceinline__ void copy_word(char* to, const char* from, const Shifted<T>& row, bool inside)
 {
-    const T* first = reinterpret_cast<const T*>(from);
-    constexpr int kElements = kWord / sizeof(T);
-    if (first >= row.begin && first + kElements <= row.end) {
+    if (inside) {
         copy_vector<kWord>(static_cast<unsigned>(__cvta_generic_to_shared(to)), from);
     } else {
+        const T* first = reinterpret_cast<const T*>(from);
 #pragma unroll
-        for (int e = 0; e < kElements; ++e)
+        for (int e = 0; e < static_cast<int>(kWord / sizeof(T)); ++e)
             reinterpret_cast<T*>(to)[e] = first + e >= row.begin && first + e < row.end ? first[e] : T{};
     }
 }
@@ -61,14 +60,35 @@ __device__ __forceinline__ void fetch_group(
 {
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
     const int off = shifted_by(row);
+    const Inside<kWidth, kWord, T, Column> inside(row);
     for (Column v = step; v < step + steps; ++v) {
         const Column at = v * Layout::Team::threads() + static_cast<int>(threadIdx.x);
         if (at >= count) break;
+        const bool whole = inside.has(first + at);
         char* to = reinterpret_cast<char*>(slots) + shifted_place<kBytes>(at);
         const char* from = reinterpret_cast<const char*>(row.body + (first + at) * kWidth) - off;
 #pragma unroll
-        for (int byte = 0; byte < kBytes; byte += kWord) copy_word(to + byte, from + byte, row);
-        if (off != 0 && (at % 32 == 31 || at == count - 1)) copy_word(to + kBytes, from + kBytes, row);
+        for (int byte = 0; byte < kBytes; byte += kWord) copy_word(to + byte, from + byte, row, whole);
+        if (off != 0 && (at % 32 == 31 || at == count - 1)) copy_word(to + kBytes, from + kBytes, row, whole);
+    }
+}
+
+// As for_arriving of <fusegen/slice.cuh>; the lanes of a warp wait together, as each needs what others copied.
+template <typename Team, int kVectors, typename Column, typename Visit>
+__device__ __forceinline__ void for_arriving_together(
+    Column begin, Column end, int rank, Column per_group, const Visit& visit)
+{
+    const int apart = Team::threads(), lane = rank % 32;
+    int arrived = 0;  // groups
+    Column step = 0;
+    for (Column first = begin + rank - lane; first < end; first += kVectors * apart, step += kVectors) {
+        for (; arrived * per_group <= step; ++arrived) await_group();
+        __syncwarp();
+        const Column at = first + lane;
+        if (at + (kVectors - 1) * apart < end)
+            visit(at, kVectors);
+        else if (at < end)
+            visit(at, live_vectors<Team, kVectors - 1>(at, end));
     }
 }
 
@@ -79,14 +99,13 @@ __device__ __forceinline__ void read_items(
 {
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
     const int apart = Layout::Team::threads();
+    Around<kBytes, kWord / 4> around[kCount / kWidth];
 #pragma unroll
     for (int v = 0; v < kCount / kWidth; ++v) {
-        if (v >= live) continue;
         const char* from = reinterpret_cast<const char*>(slice.slots) + shifted_place<kBytes>(at + v * apart);
-        Around<kBytes, kWord / 4> around;
-        around.load(from + slice.off, slice.off, true);
-        around.shift(items.word + v * kBytes / 4, slice.off);
+        around[v].load(from + slice.off, slice.off, v < live);
     }
+    shift_all(items.word, around, slice.off);
 }
 
 }  // namespace fusegen

@@ -36,7 +36,7 @@ def chip_schedules(
                 yield _having(base, blocks, vectors, share - held, per_sm)
     # Without shared memory, where registers suffice.
     slots = target.multiprocessors
-    if 0 < few <= slots // 2 and base.width < MAX_WIDTH:
+    if 0 < few <= slots // 2:
         blocks = slots // few
         vectors = -(-work.vectors // (blocks * _THREADS))
         if vectors * max(work.vector_bytes // 4, base.width) <= _HELD:

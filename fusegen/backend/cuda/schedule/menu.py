@@ -18,7 +18,7 @@ from fusegen.backend.cuda.schedule.cuda import (
     CudaSchedule,
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
-from fusegen.backend.cuda.schedule.homes import Registers, Shared
+from fusegen.backend.cuda.schedule.homes import Registers, Shared, slice_bytes
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
 from fusegen.backend.cuda.schedule.on_chip import kept_params
@@ -197,16 +197,17 @@ class Menu:
 
     def _shared(self, blocks: int = 1) -> Iterator[CudaSchedule]:
         share = -(-self.n_vectors // blocks)
-        if self.load == "shifted":
-            return  # what others copied has to be waited for, group by group
-        if share * self.kept_bytes + STATIC_SHARED > self.target.shared_per_block:
+        kept = slice_bytes(share, self.kept_bytes, self.shifted)
+        if kept + STATIC_SHARED > self.target.shared_per_block:
             return
         light = self.work.extra == 1 or self.width == MAX_WIDTH  # is there room for a second chunk?
+        heavy = self.width == MAX_WIDTH or self.kept_bytes > VECTOR_BYTES
         for threads in (128, 256, 512):
-            if threads * 4 <= share:
-                ahead = bool(self.work.extra) and light and 2 * share > 5 * threads * 4
+            vectors = 2 if heavy and threads == 512 else 4  # registers for more blocks
+            if threads * vectors <= share:
+                ahead = bool(self.work.extra) and light and 2 * share > 5 * threads * vectors
                 yield self.base.having(
-                    team=Cluster(blocks) if blocks > 1 else None, threads=threads, vectors=4,
+                    team=Cluster(blocks) if blocks > 1 else None, threads=threads, vectors=vectors,
                     home=Shared(share, early=ahead and self.load == "aligned"),
                 )
 

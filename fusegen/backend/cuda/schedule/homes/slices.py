@@ -53,12 +53,12 @@ class Shared(AnyHome):
         return self.early
 
     def shared_bytes(self, sizes: Sizes) -> int:
-        return self.vectors * sizes.width * sizes.kept
+        return _bytes_of(self.vectors, sizes)
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
         if not arrays:
             return ()
-        return (*_slots(arrays, "end > begin ? end - begin : 0"),
+        return (*_slots(arrays, "end > begin ? end - begin : 0"), *_shifted_slots(arrays),
                 _per_group("begin", self.chunk))
 
     def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
@@ -102,9 +102,7 @@ class Chip(AnyHome):
         return self.vectors
 
     def shared_bytes(self, sizes: Sizes) -> int:
-        # Vectors that are shifted lie in more aligned ones, by one for each warp.
-        more = sizes.apart * -(-self.vectors // WARP) * VECTOR
-        return self.vectors * sizes.width * sizes.kept + more
+        return _bytes_of(self.vectors, sizes)
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
         if _edges(arrays):
@@ -121,9 +119,7 @@ class Chip(AnyHome):
     def row_span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
         if not _edges(arrays):
             return ()
-        slots = (f"const ShiftedSlots<{a.type}> {a.name}_slots = {{{a.name}_room, {a.row}}};"
-                 for a in arrays if a.apart)
-        return (*live("held_at", "held_live"), *slots)
+        return (*live("held_at", "held_live"), *_shifted_slots(arrays))
 
     def first_row(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         end, live = ("here.end", "first_live") if _edges(arrays) else ("end", "held_live")
@@ -184,6 +180,16 @@ def _slice(name: str, kind: str, first: str) -> Bring:
     return Bring(items, kind, f"read_items({items}, {name}_slots, at - {first}")
 
 
+def slice_bytes(vectors: int, vector_bytes: int, apart: int) -> int:
+    """Of a slice of so many vectors, `vector_bytes` in all arrays together, of which `apart` are
+    shifted: these lie in more aligned words, by one for each warp."""
+    return vectors * vector_bytes + apart * -(-vectors // WARP) * VECTOR
+
+
+def _bytes_of(vectors: int, sizes: Sizes) -> int:
+    return slice_bytes(vectors, sizes.width * sizes.kept, sizes.apart)
+
+
 def _edges(arrays: Sequence[Array]) -> bool:
     """May rows begin or end inside a vector? Where they end then differs from row to row."""
     return any(a.edges for a in arrays)
@@ -200,6 +206,12 @@ def _slots(arrays: Sequence[Array], count: str) -> tuple[str, ...]:
         before = (f"{_place(a)} + shifted_room<{a.type}, kWidth>({count})" if a.apart
                   else f"{_place(a)} + ({count}) * kWidth")
     return tuple(lines)
+
+
+def _shifted_slots(arrays: Sequence[Array]) -> tuple[str, ...]:
+    """What reads vectors of arrays that lie there as they do in memory."""
+    return tuple(f"const ShiftedSlots<{a.type}> {a.name}_slots = {{{a.name}_room, {a.row}}};"
+                 for a in arrays if a.apart)
 
 
 def _place(array: Array) -> str:
