@@ -186,13 +186,13 @@ def test_what_is_added_has_its_price() -> None:
         work = Work(rows=rows, vectors=150, sweeps=2, stores=True, extra=0, vector_bytes=128)
         return dict(price_of(one, work).parts)
 
-    chunk = Thread(3, 4)
+    chunk = Thread(6, 4)
     plain, parked = (schedule_of(*tree(chunk, 64, Block(64), home))  # type: ignore[arg-type]
                      for home in (MEMORY, Parked()))
     assert parts(plain, 10**5)["home"] > 1 + FIGURES.many.again
     assert parts(parked, 10**5)["home"] == 1 + 2 * FIGURES.many.shared
-    # 64 threads · 3 vectors of 128 bytes leave room for fewer blocks than registers do.
-    assert parts(parked, 10**5)["parallelism"] > parts(plain, 10**5)["parallelism"]
+    # 64 threads · 6 vectors of 128 bytes leave room for fewer blocks than registers do.
+    assert parts(parked, 10**5)["threads"] > parts(plain, 10**5)["threads"]
     slots = schedule_of(Level(chunk, InOrder(), Parked()),  # type: ignore[arg-type]
                         Level(Block(64), ThroughSlots()))  # type: ignore[arg-type]
     assert parts(slots, 1)["merges"] == 64 * FIGURES.few.block

@@ -27,11 +27,13 @@ class FewRows:
     again: float = figure(0.6, "share", "rows read again: part of a sweep that L2 does not hide")
     block: float = figure(0.1, "µs", "warps of a block meet")
     block_thread: float = figure(0.0004, "µs", "the same, for every thread")
-    cluster: float = figure(1.2, "µs", "blocks of a cluster meet")
+    cluster: float = figure(1.0, "µs", "blocks of a cluster meet")
     cluster_block: float = figure(0.05, "µs", "the same, for every block")
     cluster_thread: float = figure(0.0015, "µs", "the same, for every thread of a block")
     grid: float = figure(4.0, "µs", "blocks all over the grid meet through device memory")
     slices: float = figure(3.0, "µs", "the same, a part of whose rows is in shared memory")
+    clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
+    clustered_16: float = figure(0.85, "factor", "the same, of 16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class ManyRows:
     again_l2: float = figure(0.03, "share", "rows read again from L2")
     again_l2_few: float = figure(0.06, "share", "the same, by one or two blocks a multiprocessor")
     cluster_2: float = figure(0.02, "share", "blocks of a cluster of 2 wait for one another")
-    cluster_4: float = figure(0.085, "share", "of 4 or 8")
+    cluster_4: float = figure(0.12, "share", "of 4 or 8")
     cluster_16: float = figure(0.12, "share", "of 16")
     alone: float = figure(0.04, "share", "one block a multiprocessor, row in shared memory")
     alone_cluster: float = figure(0.08, "share", "the same, of a cluster")
@@ -71,7 +73,7 @@ class ManyRows:
     wanted_threads: float = figure(768, "thread", "of a multiprocessor, row in registers or memory")
     wanted_shared: float = figure(512, "thread", "of a multiprocessor, row in shared memory")
     starved: float = figure(0.2, "share", "threads that lack, for as many as there are")
-    starved_shared: float = figure(0.1, "share", "the same, row in shared memory")
+    starved_shared: float = figure(0.12, "share", "the same, row in shared memory")
     cluster_16_alone: float = figure(0.1, "share", "clusters of 16, one block a multiprocessor")
     peeled_alone: float = figure(0.07, "share", "rows with edges, one block a multiprocessor")
     edge_alone: float = figure(0.7, "share", "a row with edges in registers, stored, one block a "
@@ -84,8 +86,11 @@ class ManyRows:
     edge_round: float = figure(1.5, "µs", "the same, for every row of a team")
     meeting: float = figure(1.3, "µs", "a block looks who is last and loads nothing")
     latency: float = figure(0.9, "µs", "from a load to its data where memory is busy")
-    idle: float = figure(0.4, "factor", "on multiprocessors without a team")
+    idle: float = figure(0.28, "factor", "on multiprocessors without a team or a block")
     uneven: float = figure(0.1, "factor", "on places that the last wave leaves empty")
+    clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
+    clustered_16: float = figure(0.85, "factor", "the same, of 16")
+    filling: float = figure(2.3, "µs", "shared memory fills, once")
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,9 @@ def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price
     if one.has_edges and not one.in_warp:
         factors.append(("edges", _edges(one, work, many)))
     if work.rows is not None:
-        factors.append(("parallelism", _parallelism(one, here, work.rows, many)))
+        filled = _parallelism(one, work, here, work.rows, many)
+        factors.append(("parallelism", filled))
+        factors.append(("latency", 1.0 + _latency(one, work, figures) / filled))
     elif one.split and not one.home.keeps:
         factors.append(("meeting", _meeting(one, work, here, many)))
     return Price(tuple(factors), adds=False)
@@ -80,7 +82,7 @@ def _latencies(
     per_sm = one.per_sm if one.home.steady else max(1, _resident(one, work))
     passes = one.block_rows // one.rows_per_block
     blocks = -(-rows // one.block_rows) * one.blocks
-    rounds = -(-blocks // (per_sm * one.target.multiprocessors))
+    rounds = -(-blocks // _slots(one, per_sm, few.clustered, few.clustered_16))
     beside = min(per_sm, -(-blocks // one.target.multiprocessors))  # blocks on one multiprocessor
     lengths = share * one.block_rows * beside * few.element * sweeps
     again = few.again if not one.home.keeps and work.sweeps > 1 else 0.0
@@ -89,6 +91,15 @@ def _latencies(
             ("elements", rounds * (lengths + thread) * (1 + again)),
             ("merges", rounds * one.top.merge.latency(one.threads, one.blocks, few)),
             ("slices", few.slices if one.home.steady and one.home.slice_vectors else 0.0)]
+
+
+def _slots(one: CudaSchedule, here: int, clustered: float, clustered_16: float) -> int:
+    """Blocks that run at a time, `here` of them on a multiprocessor: clusters do not find room on
+    all of these."""
+    part = 1.0
+    if one.clustered and one.blocks > 2:
+        part = clustered_16 if one.blocks == MAX_CLUSTER else clustered
+    return max(1, int(one.target.multiprocessors * part) * here // one.blocks) * one.blocks
 
 
 # ---- many rows: factors ----
@@ -182,7 +193,7 @@ def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> fl
 def _resident(one: CudaSchedule, work: Work) -> int:
     """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
     found = min(one.target.threads_per_sm // one.threads, one.target.blocks_per_sm,
-                one.target.registers_per_sm // (_used(one) * one.threads))
+                one.target.registers_per_sm // (_used(one, work) * one.threads))
     shared = _shared_bytes(one, work)
     if shared:
         found = min(found, one.target.shared_per_sm // (shared + 4096))
@@ -195,9 +206,12 @@ def _shared_bytes(one: CudaSchedule, work: Work) -> int:
     return one.home.shared_bytes(Sizes(one.threads, one.vectors, one.width, kept, read=0))
 
 
-def _used(one: CudaSchedule) -> int:
+def _used(one: CudaSchedule, work: Work) -> int:
     """Registers that a thread uses, of those that it may."""
-    return min(one.registers, 16 + max(16, one.items))
+    if one.in_warp:
+        return min(one.registers, 16 + max(16, one.items))
+    arrays = 1 if one.home.of_threads or not one.home.keeps else work.vector_bytes // VECTOR_BYTES
+    return min(one.registers, 32 + one.items * max(1, arrays))
 
 
 def _meeting(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
@@ -207,7 +221,17 @@ def _meeting(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     return 1.0 + many.meeting * 1e-6 / life
 
 
-def _parallelism(one: CudaSchedule, here: int, rows: int, many: ManyRows) -> float:
+def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
+    """What is waited for once, however much there is to do: the smaller the work, the more."""
+    moved = (work.rows or 0) * work.vectors * work.vector_bytes * (2 if work.stores else 1)
+    fills = figures.many.filling if one.home.slice_vectors else 0.0
+    waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
+    return waits * 1e-6 * one.target.bandwidth / moved if moved else 0.0
+
+
+def _parallelism(
+    one: CudaSchedule, work: Work, here: int, rows: int, many: ManyRows
+) -> float:
     """Few blocks neither keep enough loads under way nor share the rows evenly."""
     target = one.target
     if one.home.steady:
@@ -216,9 +240,12 @@ def _parallelism(one: CudaSchedule, here: int, rows: int, many: ManyRows) -> flo
         return (1.0 + many.idle * (idle - 1.0)) * -(-rows // teams) * teams / rows
     filled = -(-rows // one.block_rows) * one.block_rows  # rows that blocks have room for
     blocks = filled // one.block_rows * one.blocks
-    slots = target.multiprocessors * here
-    under_way = min(blocks, slots) * one.threads * min(one.vectors, 4) * VECTOR_BYTES
-    starved = max(1.0, target.bandwidth * many.latency * 1e-6 / under_way) * filled / rows
+    slots = _slots(one, here, many.clustered, many.clustered_16)
+    part = one.threads * min(one.vectors, 4) * VECTOR_BYTES
+    under_way = min(blocks, slots) * max(part, _shared_bytes(one, work))
+    busy = min(blocks, target.multiprocessors)
+    idle = 1.0 + many.idle * (target.multiprocessors / busy - 1.0)
+    starved = max(idle, target.bandwidth * many.latency * 1e-6 / under_way) * filled / rows
     waves = blocks / slots
     uneven = -(-blocks // slots) / waves if 1.0 < waves < 4.0 else 1.0
     return starved * (1.0 + many.uneven * (uneven - 1.0))
