@@ -6,7 +6,6 @@ each case on each rank is a JSON file in DIR: {case: "" or a traceback}.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -18,9 +17,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from simt.built import digest
-
-from fusegen.compile import results
 from support.forked import child
 
 SECONDS = 200.0  # for a world; it is killed then
@@ -76,19 +72,6 @@ def run(worlds: list[World], folder: Path) -> None:
         os.waitpid(pid, 0)
 
 
-def find_once(folder: Path) -> None:
-    """What passes make and the cache keeps is found by one rank, and read by the others, which come
-    to it at the same time. A lock of its own for each: what a pass needs is found within it."""
-    alone = results.kept
-
-    def kept(key: tuple[str, ...], *how: Any) -> Any:
-        with (folder / f"{digest(*key)}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            return alone(key, *how)
-
-    results.kept = kept
-
-
 def outcomes(folder: Path, name: str, size: int) -> list[dict[str, Any]]:
     """By rank; of a rank that wrote nothing nothing."""
     files = [folder / f"{name}.{rank}.json" for rank in range(size)]
@@ -100,5 +83,4 @@ if __name__ == "__main__":
     from support.shard_worlds import PIPELINES, WORLDS
 
     PIPELINES["logsumexp"].source("cpu")  # all that fusegen loads when it is needed
-    find_once(Path(sys.argv[1]))
     run(WORLDS, Path(sys.argv[1]))
