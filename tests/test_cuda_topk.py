@@ -196,7 +196,8 @@ def ringed(
 ) -> CudaSchedule:
     """Tiles that wait in a ring of so many stages; 0 are read where they are."""
     home = Ring(stages) if stages else MEMORY
-    return schedule.having(team=team, threads=128, vectors=vectors, home=home, per_sm=4, fixed=True)
+    return schedule.having(team=team, threads=128, vectors=vectors, home=home, per_sm=4, fixed=True,
+                           lists="streamed")
 
 
 @pytest.mark.parametrize("k", [5, 300])

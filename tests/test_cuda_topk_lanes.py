@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 import pytest
 from support import nvrtc
@@ -21,12 +23,17 @@ compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.av
 
 
 def short_schedules(case: Case, shift: int = 0, form: str = "online") -> list[CudaSchedule]:
-    """Every schedule of lanes that sort or count."""
+    """The schedules of lanes that sort or count: of each way, the one with the fewest and the one
+    with the most threads to a row."""
     widths = {a.dtype.itemsize for a in case.inputs.values()}
     aligned = shift == 0 and all(case.n_cols * w % 16 == 0 for w in widths)
     work = case.work(form, n_rows=100_000, aligned=aligned)
     found = candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"])
-    return [c.schedule for c in found if c.schedule.lists != "streamed"]
+    kinds: dict[Hashable, list[CudaSchedule]] = {}
+    for one in sorted((c.schedule for c in found), key=lambda s: s.team_threads):
+        if one.lists != "streamed":
+            kinds.setdefault((one.lists, one.home.kind, one.width, one.in_warp), []).append(one)
+    return [one for same in kinds.values() for one in dict.fromkeys((same[0], same[-1]))]
 
 
 def check_all(x: np.ndarray, k: int, shift: int = 0) -> None:
@@ -149,10 +156,13 @@ def test_what_is_chosen() -> None:
     assert chosen(25_000, "float32", 5).lists == "streamed"
     for n, k, dtype in ((48, 48, "float32"), (28, 28, "bfloat16")):
         assert chosen(n, dtype, k).lists == "merged"
-    for n, k, dtype in ((335, 193, "float16"), (540, 280, "float32"), (1008, 569, "float32")):
+    for n, k, dtype in ((540, 280, "float32"), (1008, 569, "float32")):
         assert chosen(n, dtype, k).lists == "dealt"
     alone = chosen(36, "float16", 1)  # rows of which a lane's share is no vector
-    assert (alone.lists, alone.width) == ("sorted", 1)
+    assert (alone.lists, alone.width, alone.home.band_rows > 0) == ("sorted", 1, True)
+    assert chosen(141, "float16", 37).lists == "picked"
+    for n, k, dtype in ((6123, 341, "bfloat16"), (2724, 649, "bfloat16"), (1739, 300, "float32")):
+        assert chosen(n, dtype, k).lists == "collected"
 
 
 @compiled
@@ -160,7 +170,7 @@ def test_what_is_chosen() -> None:
     (64, "bfloat16", 8), (128, "bfloat16", 8), (160, "float16", 6), (256, "bfloat16", 8),
     (512, "bfloat16", 16), (128, "float32", 8), (1008, "float32", 5), (1008, "float32", 64),
     (1008, "bfloat16", 64), (1000, "float32", 128), (36, "float16", 1), (48, "float32", 48),
-    (540, "float32", 280),
+    (540, "float32", 280), (141, "float16", 37), (2724, "bfloat16", 649), (1172, "float32", 57),
 ])
 def test_registers_and_time(n: int, dtype: str, k: int) -> None:
     """No spills, room for 16 warps, compiled quickly: of few experts gates, else the list alone."""

@@ -50,6 +50,9 @@
     SIMT_INLINE type##2 __hmax2_nan(type##2 a, type##2 b) {                                  \
         return {type(simt::ptx::max_nan(a.x, b.x)), type(simt::ptx::max_nan(a.y, b.y))};     \
     }                                                                                        \
+    SIMT_INLINE type##2 __hlt2(type##2 a, type##2 b) {                                       \
+        return {type(__hlt(a.x, b.x) ? 1.0f : 0.0f), type(__hlt(a.y, b.y) ? 1.0f : 0.0f)};   \
+    }                                                                                        \
     SIMT_INLINE unsigned __hgeu2_mask(type##2 a, type##2 b) {                                \
         return (float(a.x) < float(b.x) ? 0 : 0xffffu) |                                     \
                (float(a.y) < float(b.y) ? 0 : 0xffff0000u);                                  \

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule, Lists
 from fusegen.backend.emit.lines import Line, inside, uses_of
+from fusegen.backend.target import WARP
 
 TEAM = "Team::threads()"
 """How many threads own a row."""
@@ -24,6 +25,11 @@ class Owners:
     @staticmethod
     def of(schedule: CudaSchedule) -> Owners:
         return Owners(schedule.lists, schedule.team_threads)
+
+    @property
+    def in_warp(self) -> bool:
+        """Are they lanes of a warp, each with its entries of a list?"""
+        return self.lists != "streamed" and self.team <= WARP
 
     def key(self, top: str) -> str:
         """Of an entry of a list that the team shares; of one that is not there, any."""

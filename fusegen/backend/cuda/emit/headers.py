@@ -102,4 +102,8 @@ def _of_streamed(top: ListView, schedule: CudaSchedule) -> list[str]:
 
 def _of_lanes(top: ListView) -> list[str]:
     assert top.short is not None
+    if top.way in ("collected", "picked"):
+        kind = "pair" if top.short.items else "item"
+        keys = "pair_keys" if top.short.items else "lane_keys"
+        return [keys, f"each_{kind}", top.way]
     return ["pair_keys" if top.short.items else "lane_keys", top.way]

@@ -121,7 +121,7 @@ def _list_fold_lines(
     found = [*lets, *divisors, dialect.line(taken, step.value)]
     kind, first = dialect.type_of(step.value.kind), identity_of(folded, dialect)
     whole = Line(f"{kind} {name} = {first};", declares=name, note=step.note)
-    if owners.lists == "streamed":
+    if not owners.in_warp:
         names = owners.loaded(top) or entry_lines(top, owners.key(top), uses_of(found))
         entries = [*names, *found]
         return [whole, Line(f"for (int entry = 0; entry < {k}; ++entry) {{"),

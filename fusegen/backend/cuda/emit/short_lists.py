@@ -28,6 +28,8 @@ class ShortList:
     brings: tuple[Line, ...]  # one vector again, at `at`
     edge_lines: tuple[Line, ...]  # from memory to the candidate at `edge`
     edge_value: str
+    pointer: str  # to the row of those items, and their C++ type
+    type: str
 
 
 def short_list(
@@ -37,15 +39,17 @@ def short_list(
     """The list's part of a sweep; `lines` bring a candidate's value at `column`,
     and a key is `made` of an order and a column."""
     plan = short_plan(kernel, best, schedule)
-    paired = schedule.lists in ("sorted", "merged") and bool(plan.pair)
+    paired = schedule.lists in ("sorted", "merged", "collected", "picked") and bool(plan.pair)
     loaded = best.lift.name if isinstance(best.lift, Var) else ""
     if not paired and (plan.pruned or schedule.lists == "counted"):
         dialect.use("greater_of")
-    edge = f"{pointer_of(kernel.param(loaded))}[edge]" if paired else dialect.text(best.lift)
+    param = kernel.param(loaded) if paired else None
+    edge = f"{pointer_of(param)}[edge]" if param else dialect.text(best.lift)
     return ShortList(
         plan=plan, keys=_PAIRS[plan.pair] if paired else f"LaneKeys<{made}>",
         items=f"{loaded}_items" if paired else "",
         brings=tuple(ln for b in brings for ln in b.lines("1", "kWidth")),
         edge_lines=() if paired else (Line("const column_t column = edge;"), *lines),
-        edge_value=edge,
+        edge_value=edge, pointer=pointer_of(param) if param else "",
+        type=C_TYPES[param.dtype.name] if param else "",
     )

@@ -42,23 +42,31 @@ def band_schedules(
         for lanes in (1, 2, 4, 8, 16, 32):
             vectors = -(-n_cols // (width * lanes))
             if vectors * width <= _MOST_HELD and (lanes == 1 or 2 * n_cols > width * lanes):
-                columns = lanes * vectors * width
-                rows = _rows(sizes, lanes, columns, n_rows, base.target.multiprocessors)
-                apart = best_apart(n_cols, sizes, lanes, width, rows * lanes // WARP)
-                yield replace(base, load=load, levels=tree(
-                    Thread(vectors, width), _THREADS, Lanes(lanes), Band(rows, columns, apart)))
+                one = replace(base, load=load, levels=tree(
+                    Thread(vectors, width), _THREADS, Lanes(lanes)))
+                yield banded(program, one, n_cols, n_rows)
 
 
-def _rows(
-    sizes: tuple[int, ...], lanes: int, columns: int, n_rows: int | None, multiprocessors: int
-) -> int:
+def banded(
+    program: Program, one: CudaSchedule, n_cols: int, n_rows: int | None
+) -> CudaSchedule:
+    """The same lanes, whose rows pass through shared memory."""
+    widest = max(program.kernels, key=lambda k: sum(p.dtype.itemsize for p in k.elements))
+    sizes = tuple(p.dtype.itemsize for p in widest.elements)
+    rows = _rows(sizes, one, n_rows)
+    apart = best_apart(n_cols, sizes, one.lanes, one.width, rows * one.lanes // WARP)
+    spare = n_cols // one.width <= one.lanes * (one.vectors - 1)
+    return one.having(home=Band(rows, one.team_items, apart, spare))
+
+
+def _rows(sizes: tuple[int, ...], one: CudaSchedule, n_rows: int | None) -> int:
     """As many passes over a band as it takes for enough bytes to be under way, unless that leaves
     few blocks."""
-    row = sum(pitch_of(columns, size) for size in sizes)
+    row = sum(pitch_of(one.team_items, size) for size in sizes)
     most = _NARROW_BYTES if max(sizes) <= 2 else _BYTES
-    at_once = _THREADS // lanes
+    at_once, lanes = one.rows_per_block, one.lanes
     passes = most // (row * at_once)
     if n_rows:
-        passes = min(passes, n_rows // (_WAVES * multiprocessors * at_once))
+        passes = min(passes, n_rows // (_WAVES * one.target.multiprocessors * at_once))
     passes = max(1, passes)
     return at_once * (passes - passes % lanes if passes > lanes else passes)

@@ -149,8 +149,11 @@ def price_of_lists(
     if work.rows is not None and work.few(one.target):
         few = _cluster_latencies if one.clustered else _latencies
         return Price(tuple(few(one, work, work.rows, k, lists)), adds=True)
+    row = work.vectors * work.vector_bytes / one.target.bandwidth
+    rate = one.target.multiprocessors * figures.short_lists.rate
+    entries = 1.0 + (lists.once + lists.entry * k) / rate / row
     factors = [("loads", _loads(one, lists)), ("lists", _lists(one, work, k, lists)),
-               ("warps", _warps(one, work, lists))]
+               ("warps", _warps(one, work, lists)), ("entries", entries)]
     if work.rows is not None:
         factors.append(("parallelism", _idle(one, work.rows, lists)))
     return Price(tuple(factors), adds=False)

@@ -106,10 +106,11 @@ class Menu:
 
     def all(self) -> Iterator[CudaSchedule]:
         if self.lists and not self.ordered:
-            short = short_list_schedules(self.program, self.base, self.n_cols, self.chunk)
+            short = short_list_schedules(
+                self.program, self.base, self.n_cols, self.problem.n_rows, self.chunk)
             yield from short
-            if short:
-                return
+            if any(one.in_warp for one in short):
+                return  # rows so short are not worth going by
             most = min(MAX_ITEMS, self.chunk or MAX_ITEMS)
             yield from list_candidates(self.program, self.problem, self.base, self.n_vectors, most)
             return

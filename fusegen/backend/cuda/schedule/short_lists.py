@@ -13,6 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, banded
+from fusegen.backend.cuda.schedule.collected import (
+    bin_bits_of,
+    collected_by_warps,
+    collected_schedules,
+    makes_keys,
+    parts_of,
+    room_of,
+)
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Registers
 from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
@@ -30,6 +39,8 @@ _LEAST_DEALT = 3  # a list takes a row's third at least: shorter ones are counte
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
 _TOGETHER = 8  # items that a lane sorts at a time, where they are no vector
 _MERGED = (8, 16)  # items of a lane, where all lanes sort together
+_MOST_PICKED = 40  # items of a lane that picks
+_MOST_PICKED_KEYS = 16  # of which it sorts so many
 _BESIDE = 24  # entries of a list that is dealt, for which there is room more
 _KEY_BYTES = 8
 
@@ -45,7 +56,14 @@ class ShortPlan:
     groups: int  # of them
     room: int  # items that may become candidates where they are counted
     mine: int  # a power of two: candidates of a lane there
-    bin_bits: int  # of the bins that a row is dealt to
+    bin_bits: int  # of the bins that a row is dealt to, or what is collected
+    parts: int  # of a vector, whose peaks set a bar where candidates are collected
+    collects_keys: bool  # are those so many that keys are made of all items?
+
+    @property
+    def as_keys(self) -> str:
+        """The same in C++."""
+        return "true" if self.collects_keys else "false"
 
     @property
     def words(self) -> int:
@@ -63,12 +81,24 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
     group = 1 << (schedule.items - 1).bit_length()
     if schedule.lists != "merged":
         group = schedule.width if schedule.width > 1 else min(_TOGETHER, group)
-    return ShortPlan(
+    plan = ShortPlan(
         kept=kept, pair=_paired(kernel, best, schedule),
         pruned=sorts and vectors >= 4 * kept and schedule.vectors <= kept,
         group=group, groups=-(-schedule.items // group),
         room=mine * WARP - edges, mine=mine, bin_bits=_bin_bits(schedule),
+        parts=1, collects_keys=False,
     )
+    match schedule.lists:
+        case "collected":
+            parts = parts_of(best.k, schedule, pairs=bool(plan.pair))
+            return replace(plan, room=room_of(best.k, schedule), parts=parts,
+                           bin_bits=bin_bits_of(best.k, schedule),
+                           collects_keys=makes_keys(best.k, schedule))
+        case "picked":
+            return replace(plan, mine=picked_by_lane(best.k, schedule.lanes),
+                           parts=schedule.width, collects_keys=True)
+        case _:
+            return plan
 
 
 def _bin_bits(schedule: CudaSchedule) -> int:
@@ -90,30 +120,46 @@ def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
 
 
 def short_list_schedules(
-    program: Program, base: CudaSchedule, n_cols: int, chunk: int | None
+    program: Program, base: CudaSchedule, n_cols: int, n_rows: int | None, chunk: int | None
 ) -> tuple[CudaSchedule, ...]:
-    """Schedules for rows that lanes can hold, if their lists are short enough: faster than any
-    that keeps candidates as a row goes by."""
+    """Schedules for rows that lanes or a block can hold: faster than any that keeps candidates as a
+    row goes by."""
     lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
-    if not lists or chunk is not None or base.wide_columns or int(base.target.arch[3:]) < 80:
+    if not lists or chunk is not None or base.wide_columns or not base.target.ampere:
         return ()
     if any(key_plan(kernel, best, base.wide_columns).wide for kernel, best in lists):
         return ()
-    largest = max(c.k for _, c in lists)
     base = base.having(team=Lanes(), home=Registers(), threads=128)
+    ks = [c.k for _, c in lists]
+    size = max(sum(p.dtype.itemsize for p in k.elements) for k in program.kernels)
     found: list[CudaSchedule] = []
     for one in (base, _by_elements(base)) if base.has_edges else (base,):
-        if largest <= _MOST_SORTED:
-            found += _sorted(replace(one, lists="sorted"), lists, n_cols)
-        vectors = -(-max(1, n_cols // one.width) // WARP)
-        items = vectors * one.width
-        if 1 < one.width <= items <= _MOST_COUNTED and largest <= min(_LARGEST, WARP * one.width):
-            found.append(one.having(vectors=vectors, lists="counted"))
-        if largest > _MOST_SORTED and items <= _MOST_DEALT and not one.has_edges:
-            if _LEAST_DEALT * largest >= n_cols:
-                found += _dealt(one.having(vectors=vectors, lists="dealt"), [c.k for _, c in lists])
-            found += _merged(replace(one, lists="merged"), sum(c.k for _, c in lists), n_cols)
+        found += _of_lanes(one, lists, n_cols)
+    if n_cols <= FEW_COLUMNS and any(k.elements for k in program.kernels):
+        whole = (base,) if base.load == "aligned" and base.width > 1 else ()
+        for one in (*whole, _by_elements(base)):
+            found += (banded(program, o, n_cols, n_rows)
+                      for o in (*_of_lanes(one, lists, n_cols),
+                                *collected_by_warps(one, ks, max(1, n_cols // one.width), size)))
+    found += collected_schedules(base, ks, max(1, n_cols // base.width), size)
     return tuple(found)
+
+
+def _of_lanes(
+    one: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
+) -> Iterator[CudaSchedule]:
+    largest = max(c.k for _, c in lists)
+    if largest <= _MOST_SORTED:
+        yield from _sorted(replace(one, lists="sorted"), lists, n_cols)
+    vectors = -(-max(1, n_cols // one.width) // WARP)
+    items = vectors * one.width
+    if 1 < one.width <= items <= _MOST_COUNTED and largest <= min(_LARGEST, WARP * one.width):
+        yield one.having(vectors=vectors, lists="counted")
+    if largest > _MOST_SORTED and items <= _MOST_DEALT and not one.has_edges:
+        if _LEAST_DEALT * largest >= n_cols:
+            yield from _dealt(one.having(vectors=vectors, lists="dealt"), [c.k for _, c in lists])
+        yield from _merged(replace(one, lists="merged"), sum(c.k for _, c in lists), n_cols)
+    yield from _picked(replace(one, lists="picked"), lists, n_cols)
 
 
 def _by_elements(base: CudaSchedule) -> CudaSchedule:
@@ -149,6 +195,27 @@ def _merged(base: CudaSchedule, entries: int, n_cols: int) -> Iterator[CudaSched
         one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
         if 1 << (one.items - 1).bit_length() in _MERGED:
             yield from _beside(one, _KEY_BYTES * (entries + entries // min(_MERGED)))
+
+
+def picked_by_lane(k: int, lanes: int) -> int:
+    """A power of two: keys of a lane, room for an eighth more than the list has."""
+    return 1 << (-(-(k + max(2, k // 8)) // lanes) - 1).bit_length()
+
+
+def _picked(
+    base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
+) -> Iterator[CudaSchedule]:
+    if base.has_edges:
+        return
+    for lanes in (4, 8, 16):
+        vectors = -(-max(1, n_cols // base.width) // lanes)
+        one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
+        each = [(picked_by_lane(best.k, lanes), 1 if _paired(kernel, best, one) else 2)
+                for kernel, best in lists]
+        if one.items <= _MOST_PICKED and all(mine <= _MOST_PICKED_KEYS for mine, _ in each):
+            row = sum((mine + 1) * lanes * 4 * words + one.team_items // 8 + 4
+                      for mine, words in each)
+            yield from _beside(one, row)
 
 
 def _beside(one: CudaSchedule, row_bytes: int) -> Iterator[CudaSchedule]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortLists
 from fusegen.backend.cuda.schedule.price import Price, Work, price_of
@@ -10,47 +12,88 @@ from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest
 
+_INDEX_BYTES = 8  # of an entry's column
+_SHARP = 2  # how little what takes less adds to what takes most
+
 
 def price_of_short_lists(
     program: Program, one: CudaSchedule, work: Work, figures: Figures = FIGURES
 ) -> Price:
-    """Price of a schedule: what the lists add are instructions of a warp, by rough count."""
+    """Price of a schedule: instructions of a warp beside bytes, by rough count."""
     price, short = price_of(one, work, figures), figures.short_lists
-    cost = sum(
-        _cost(kernel, best, one, short)
-        for kernel in program.kernels for s in kernel.sweeps for best in s.monoid.lists
-    )
+    lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
+    cost = sum(_cost(kernel, best, one, short) for kernel, best in lists)
+    cost += _reading(program, one, short)
+    if one.lanes < WARP and not one.home.band_rows:
+        cost *= 1.0 + short.apart / one.lanes**2
     if price.adds:
         part = cost * WARP / one.team_threads * short.few
+        return Price((*price.parts, ("lists", part)), price.adds)
+    written = sum(best.k for _, best in lists) * (_INDEX_BYTES + work.vector_bytes // one.width)
+    row = (work.vectors * work.vector_bytes + written) / one.target.bandwidth
+    issue = cost / (one.target.multiprocessors * short.rate) / row
+    whole = (1.0 + issue**_SHARP) ** (1 / _SHARP)
+    kept = [(name, n) for name, n in price.parts if name in ("home", "parallelism")]
+    return Price((*kept, ("instructions", whole)), adds=False)
+
+
+def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:
+    """What threads do with a row beside its lists: elements come, and statistics of them meet."""
+    members = max(len(s.monoid.components) - len(s.monoid.lists) for s in program.sweeps)
+    if one.width > 1:
+        come = one.vectors * short.vector
     else:
-        row = work.vectors * work.vector_bytes / one.target.bandwidth
-        part = 1.0 + cost / (one.target.multiprocessors * short.rate) / row
-    return Price((*price.parts, ("lists", part)), price.adds)
+        come = one.items * (short.alone_banded if one.home.band_rows else short.alone)
+    lane = (short.row_banded if one.home.band_rows else short.row) + come
+    lane += (short.edges if one.has_edges else 0.0) + one.items * members * short.member
+    lane += members * math.log2(one.lanes) * short.round / 2
+    return lane * one.team_threads / WARP
 
 
 def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule, short: ShortLists) -> float:
+    plan = short_plan(kernel, best, schedule)
     if schedule.lists == "sorted":
-        return _sorted_cost(schedule, short_plan(kernel, best, schedule), short)
+        return _sorted_cost(schedule, plan, short)
+    if schedule.lists == "collected":
+        return _collected_cost(schedule, plan, best.k, short)
+    if schedule.lists == "picked":
+        return _picked_cost(schedule, plan, best.k, short)
     if schedule.lists == "dealt":
         entries = -(-best.k // WARP)
-        bins = (1 << short_plan(kernel, best, schedule).bin_bits) // WARP
+        bins = (1 << plan.bin_bits) // WARP
         return (short.dealt + short.dealt_bin * bins + short.dealt_item * schedule.items
                 + short.dealt_entry * entries)
     if schedule.lists == "merged":
-        return _merged_cost(schedule, short_plan(kernel, best, schedule), best.k, short)
-    mine = short_plan(kernel, best, schedule).mine
-    steps = (WARP * mine).bit_length() * (WARP * mine).bit_length() / 2
-    sort = short.sort_step * mine * steps
-    if mine == 1:
+        return _merged_cost(schedule, plan, best.k, short)
+    steps = (WARP * plan.mine).bit_length() * (WARP * plan.mine).bit_length() / 2
+    sort = short.sort_step * plan.mine * steps
+    if plan.mine == 1:
         sort = short.rank * best.k + short.rank_start
     return short.counted + short.counted_item * schedule.items + sort
+
+
+def _collected_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
+    """Rounds that count peaks, items that reach the bar, candidates that find their places."""
+    threads, pairs = schedule.team_threads, bool(plan.pair)
+    peaks = schedule.vectors * plan.parts * (0.5 if pairs else 1.0)
+    found = k * short.collected_more / threads
+    item = short.collected_key if plan.collects_keys else short.collected_mark
+    cost = short.collected + short.collected_peak * peaks + item * schedule.items
+    if not plan.collects_keys:  # the lane that has most of them
+        cost += short.collected_column * (found + 2.5 * math.sqrt(found))
+        cost += short.again * math.ceil(found)
+    cost += short.collected_entry * math.ceil(found) + short.written * math.ceil(k / threads)
+    cost += short.collected_bin * math.ceil((1 << plan.bin_bits) / threads)
+    if not schedule.in_warp:
+        cost += short.collected_block
+    held = schedule.items * (0.5 if pairs else 1.0) + 3 * math.ceil(plan.room / threads)
+    return cost * (1.0 + held * short.collected_crowded) * threads / WARP
 
 
 def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan, short: ShortLists) -> float:
     """Keys, networks of `kept`, merges and rounds of shuffles, of the lanes of one row."""
     exchange, key, shuffle = _of_keys(plan, short)
     width, kept, lanes = plan.group, plan.kept, schedule.lanes
-    key += short.alone if schedule.width == 1 else 0.0
     clean = kept * max(0, kept.bit_length() - 1) / 2 * exchange
     merge = clean + kept * exchange / 2
     rounds = (lanes.bit_length() - 1) * (merge + kept * shuffle)
@@ -61,20 +104,31 @@ def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan, short: ShortLists) -> 
         vectors = -(-kept // lanes)
         first += short.again * vectors
     alone = 1.0 + schedule.items * plan.words * short.crowded
-    apart = 1.0 + short.apart / lanes**2
-    return (first + vectors * vector - merge + rounds) * lanes / WARP * alone * apart
+    return (first + vectors * vector - merge + rounds) * lanes / WARP * alone
 
 
 def _merged_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
     """Keys, a network of each lane's, one of ever more lanes, and entries by way of memory."""
-    exchange, key, shuffle = _of_keys(plan, short)
-    mine, lanes = plan.group, schedule.lanes
+    lanes, (_, key, _) = schedule.lanes, _of_keys(plan, short)
+    keys = schedule.items * key + short.merged_entry * -(-k // lanes)
+    return (keys + _network(plan.group, lanes, plan, short)) * lanes / WARP
+
+
+def _picked_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
+    """Rounds that count items, keys of those that reach the bar, and a network for these."""
+    lanes, (_, key, _) = schedule.lanes, _of_keys(plan, short)
+    item = short.picked_item * plan.words + short.picked_key + key
+    entries = short.merged_entry * -(-k // lanes)
+    network = _network(plan.mine, lanes, plan, short)
+    return (short.picked + item * schedule.items + entries + network) * lanes / WARP
+
+
+def _network(mine: int, lanes: int, plan: ShortPlan, short: ShortLists) -> float:
+    """So many keys of every lane, in order."""
+    exchange, _, shuffle = _of_keys(plan, short)
     rounds = lanes.bit_length() - 1
     network = exchange * (_sorting(mine) + rounds * mine * (mine.bit_length() - 1) / 2)
-    across = rounds * (rounds + 1) / 2 * mine * (shuffle + exchange / 2)
-    apart = 1.0 + short.apart / lanes**2
-    keys = schedule.items * key + short.merged_entry * -(-k // lanes)
-    return (keys + network + across) * lanes / WARP * apart
+    return network + rounds * (rounds + 1) / 2 * mine * (shuffle + exchange / 2)
 
 
 def _of_keys(plan: ShortPlan, short: ShortLists) -> tuple[float, float, float]:

@@ -11,6 +11,7 @@ __device__ __forceinline__ __nv_bfloat162 pair_of(const __nv_bfloat16&, unsigned
     memcpy(&pair, &word, sizeof pair);
     return pair;
 }
+__device__ constexpr unsigned infinity_bits(const __nv_bfloat16*) { return 0x7f80u; }
 // Bits of the halves that are not less than `bar`, in all 16 bits of each.
 __device__ __forceinline__ unsigned reaching_halves(const __nv_bfloat16&, unsigned word, float bar)
 {

@@ -11,6 +11,7 @@ __device__ __forceinline__ __half2 pair_of(const __half&, unsigned word)
     memcpy(&pair, &word, sizeof pair);
     return pair;
 }
+__device__ constexpr unsigned infinity_bits(const __half*) { return 0x7c00u; }
 // Bits of the halves that are not less than `bar`, in all 16 bits of each.
 __device__ __forceinline__ unsigned reaching_halves(const __half&, unsigned word, float bar)
 {

@@ -34,7 +34,7 @@ __device__ __forceinline__ bool sort_by_bins(
             if (least < greatest || skip == kKeyBits - 32) break;
             Team::sync();
         }
-        const int shift = bit_length(high - low) - kBinBits;  // a word is wider than bins are many
+        const int shift = max(bit_length(high - low) - kBinBits, 0);
         const auto bin_of = [&](const Key& key) {
             return static_cast<unsigned>((high - (key << skip)) >> shift);
         };

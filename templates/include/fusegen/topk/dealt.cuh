@@ -2,8 +2,8 @@
 // A list of a row in a warp's registers, of which it may be a large part: items are dealt to bins that lie evenly
 // between the row's extremes, about one to a bin, and inside a bin each counts how many are better.
 
-#include <fusegen/topk/bins.cuh>
 #include <fusegen/topk/order.cuh>
+#include <fusegen/topk/search.cuh>
 
 namespace fusegen {
 
@@ -126,24 +126,6 @@ __device__ __forceinline__ bool deal(
     return true;
 }
 
-// The kK best, whatever the values are: by histograms of keys, which memory has again.
-template <typename DealtType, typename KeyAt>
-__device__ __forceinline__ void search_best(DealtType& dealt, int n_cols, int rank, const KeyAt& key_at)
-{
-    typedef typename DealtType::Key Key;
-    constexpr int kK = DealtType::kK, kRoom = DealtType::kRoom;
-    const Key least = select_of<Key>(n_cols, kK, kRoom, dealt.tally, rank, key_at);
-    if (rank == 0) dealt.beyond = 0;
-    __syncwarp();
-    for (int column = rank; column < n_cols; column += 32) {
-        const Key key = key_at(column);
-        if (key >= least) dealt.best[atomicAdd(&dealt.beyond, 1u)] = key;
-    }
-    __syncwarp();
-    sort_by_bins<kRoom, 3 * DealtType::kFull>(
-        dealt.best, dealt.slots, static_cast<int>(dealt.beyond), kK, dealt.tally, rank);
-}
-
 // A row in a warp's registers: its kK best, in order, to `dealt.best`. `value_of` is the value of a chunk's item,
 // `key_at` brings the key of a column from memory.
 template <int kVectors, int kWidth, typename DealtType, typename ValueOf, typename ColumnOf, typename KeyAt>
@@ -162,7 +144,8 @@ __device__ __forceinline__ void deal_best(
     if constexpr (Order::kHasNaN)
         if (deal<true, kWidth>(dealt, values, live, rank, column_of)) return;
     if (deal<false, kWidth>(dealt, values, live, rank, column_of)) return;
-    search_best(dealt, n_cols, rank, key_at);
+    search_best<DealtType::kK, DealtType::kRoom, 3 * DealtType::kFull>(
+        dealt.best, dealt.slots, dealt.beyond, dealt.tally, n_cols, rank, key_at);
 }
 
 }  // namespace fusegen

@@ -15,6 +15,12 @@ struct LaneKeys {
     typedef typename Order::Value Value;
     typedef unsigned long long Key;
 
+    // Top words of keys, and the values that they are of.
+    static constexpr bool kFloats = Order::kHasNaN;
+    static constexpr unsigned kZeroWord = 0x80000000u >> Order::kSpareBits;
+    static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
+    static __device__ __forceinline__ float value_of_word(unsigned word) { return Order::value(word); }
+    static __device__ __forceinline__ unsigned order_of(Key key) { return static_cast<unsigned>(key >> 32); }
     static __device__ __forceinline__ unsigned order(Value value) { return Order::of(value); }
     static __device__ __forceinline__ Value value_of_order(unsigned order) { return Order::value(order); }
     static __device__ __forceinline__ Key key(Value value, Column column)

@@ -10,6 +10,7 @@ struct FloatOrder {
     typedef float Value;
     typedef unsigned Bits;
     static constexpr bool kHasNaN = true;
+    static constexpr int kSpareBits = kSpare;
 
     static __device__ __forceinline__ Bits of(float value)
     {
@@ -67,6 +68,7 @@ struct IntOrder {
     typedef long long Value;
     typedef unsigned Bits;
     static constexpr bool kHasNaN = false;
+    static constexpr int kSpareBits = 0;
 
     static __device__ __forceinline__ Bits of(long long value) { return static_cast<Bits>(value) ^ 0x80000000u; }
     static __device__ __forceinline__ long long value(Bits order) { return static_cast<int>(order ^ 0x80000000u); }

@@ -13,6 +13,7 @@ struct PairKeys {
     typedef float Value;
     typedef unsigned Key;
     static constexpr unsigned kLast = 0x7fff;  // column
+    static constexpr unsigned kInfinity = infinity_bits(static_cast<const T*>(nullptr));
 
     // The halves of `pair` as candidates of two columns, of which the second is kStep behind.
     template <int kStep = 1>
@@ -33,6 +34,36 @@ struct PairKeys {
         Key first, second;
         keys(pair, column, first, second);
         return first;
+    }
+    // Top words of keys, and the values that they are of.
+    static constexpr bool kFloats = true;
+    static constexpr unsigned kZeroWord = 0x80000000u;
+    static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
+    static __device__ __forceinline__ Value value_of_word(unsigned word)
+    {
+        return static_cast<Value>(half(word >> 16));
+    }
+    static __device__ __forceinline__ unsigned order_of(Key key) { return key >> 16; }
+    // The order of bits that are no NaN but the greatest, and back. Zeros differ.
+    static __device__ __forceinline__ unsigned order(unsigned bits)
+    {
+        return (bits & 0x8000u ? ~bits : bits | 0x8000u) & 0xffffu;
+    }
+    static __device__ __forceinline__ unsigned bits(unsigned order)
+    {
+        return (order & 0x8000u ? order ^ 0x8000u : ~order) & 0xffffu;
+    }
+    static __device__ __forceinline__ T half(unsigned order)
+    {
+        T half;
+        const unsigned short found = static_cast<unsigned short>(bits(order));
+        memcpy(&half, &found, sizeof half);
+        return half;
+    }
+    // -0 as 0, and every NaN as the one above all numbers.
+    static __device__ __forceinline__ unsigned settled(unsigned pair)
+    {
+        return word(__hadd2(pair_of(T{}, pair), pair_of(T{}, 0)));
     }
     // The greater one of each half; NaN if either is NaN.
     static __device__ __forceinline__ unsigned greater(unsigned a, unsigned b)
@@ -63,11 +94,6 @@ struct PairKeys {
         unsigned found;
         memcpy(&found, &halves, sizeof found);
         return found;
-    }
-    // -0 as 0, and every NaN as the one above all numbers.
-    static __device__ __forceinline__ unsigned settled(unsigned pair)
-    {
-        return word(__hadd2(pair_of(T{}, pair), pair_of(T{}, 0)));
     }
 };
 

@@ -23,6 +23,7 @@ class Band(Registers):
     rows: int  # of a block
     columns: int  # of a row, at most
     apart: int = 1  # rows that teams of a warp have at a time, so that they find other banks
+    spare: bool = False  # may lanes lack more than the last of their vectors?
     store: ClassVar[str] = "keep_items"
 
     @property
@@ -43,9 +44,12 @@ class Band(Registers):
         return self.apart
 
     def fewest(self, threads: int, vectors: int) -> int:
-        return threads * (vectors - 1) + 1
+        return 0 if self.spare else threads * (vectors - 1) + 1
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        if self.spare:
+            return ("const column_t at = begin + rank;",
+                    "const int live = live_vectors<Team, kVectors>(at, end);")
         # Every lane has all of its vectors but the last, which some may lack.
         return ("const column_t at = begin + rank;",
                 "const int live = kVectors - 1 + (at + (kVectors - 1) * Team::threads() < end);")

@@ -1,0 +1,90 @@
+"""Lists of rows that a team holds in registers: what reaches a bar meets in shared memory.
+
+Every warp finds a bar that its share of the K reaches among the peaks of parts of its vectors; the
+least of the bars is reached by K elements, and by little more. Threads bring these together, and
+bins put them in order: one read, whatever K is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Registers
+from fusegen.backend.cuda.schedule.levels import Block, Lanes
+from fusegen.backend.cuda.schedule.topk import STATIC_SHARED_BYTES
+from fusegen.backend.target import WARP
+
+_MOST_WORDS = {4: 48, 2: 32}  # bytes of an element → registers of a thread's items
+_THREADS = (64, 128, 256, 512)
+_SLACK = 1.35  # candidates for an entry: a bar is of peaks, and not sought to the end
+_LEAST_OF = {1: 0.0, 2: 0.6, 4: 1.1, 8: 1.5, 16: 1.8}  # bars: deviations below what they are about
+_KEY_BYTES = 8
+_DENSE = 12  # items for an entry of a list, up to which keys are made of all
+
+
+def parts_of(k: int, one: CudaSchedule, *, pairs: bool) -> int:
+    """Parts of a vector whose peaks are looked at: twice K of them in all, if there are as many."""
+    parts = 2 if pairs and one.width > 1 else 1
+    while parts < one.width and one.team_threads * one.vectors * parts < 2 * k + 2 * k // 5:
+        parts *= 2
+    return parts
+
+
+def makes_keys(k: int, one: CudaSchedule) -> bool:
+    """Do so many items become candidates that keys are made of all?"""
+    return _DENSE * k >= one.team_items
+
+
+def room_of(k: int, one: CudaSchedule) -> int:
+    """Candidates that there is room for: what reaches the least of all warps' bars, each of which
+    its share of the K reaches, and somewhat more."""
+    edges = 2 * (one.width - 1) if one.has_edges else 0
+    warps = one.team_threads // WARP
+    share = max(1.0, k / warps)
+    most = math.ceil(_SLACK * warps * (share + _LEAST_OF[warps] * math.sqrt(share) + 1)) + 40
+    return -(-(min(one.team_items, most) + edges) // 8) * 8
+
+
+def bin_bits_of(k: int, one: CudaSchedule) -> int:
+    """About as many bins as candidates."""
+    return min(10, max(7, (room_of(k, one) - 1).bit_length()))
+
+
+def collected_schedules(
+    base: CudaSchedule, lists: list[int], n_vectors: int, size: int
+) -> Iterator[CudaSchedule]:
+    """One for every team that holds a row; `size`: bytes of an element in all arrays."""
+    if base.width == 1:
+        return
+    yield from collected_by_warps(base, lists, n_vectors, size)
+    base = replace(base.having(home=Registers()), lists="collected")
+    most = max(1, _MOST_WORDS.get(size, 32) * 4 // (base.width * size))
+    for threads in _THREADS:
+        vectors = -(-n_vectors // threads)
+        if vectors <= most and threads <= n_vectors and (threads < 512 or 2 * vectors > most):
+            one = base.having(team=Block(threads), threads=threads, vectors=vectors)
+            yield from _fitting(replace(one, fixed=True, per_sm=32), lists)
+
+
+def collected_by_warps(
+    base: CudaSchedule, lists: list[int], n_vectors: int, size: int
+) -> Iterator[CudaSchedule]:
+    vectors = -(-n_vectors // WARP)
+    if vectors <= max(1, 128 // (base.width * size)):
+        one = base.having(team=Lanes(), home=Registers(), threads=128, vectors=vectors)
+        yield from _fitting(replace(one, lists="collected"), lists)
+
+
+def _fitting(one: CudaSchedule, lists: list[int]) -> Iterator[CudaSchedule]:
+    row = sum((4 << bin_bits_of(k, one)) + 512 + 2 * _KEY_BYTES * room_of(k, one) for k in lists)
+    if row * one.rows_per_block > STATIC_SHARED_BYTES:
+        if not one.in_warp or row > STATIC_SHARED_BYTES // 2:
+            return
+        one = one.having(threads=64)
+        if row * one.rows_per_block > STATIC_SHARED_BYTES:
+            return
+    here = one.target.shared_per_sm // (row * one.rows_per_block + 1024)
+    yield replace(one, per_sm=max(1, min(one.per_sm, here)))

@@ -1,0 +1,204 @@
+#pragma once
+// A list of a row in a team's registers: a bar that each warp finds for its share, places for what reaches the least
+// of the bars, and bins that put it in order.
+
+#include <fusegen/topk/lean.cuh>
+#include <fusegen/topk/order.cuh>
+#include <fusegen/topk/search.cuh>
+
+namespace fusegen {
+
+// Where a team collects what may be among the kK best of a row: room for kRoom.
+template <typename TeamType, typename KeysType, int kBest, int kRoomFor, int kBinBits>
+struct Collected {
+    typedef TeamType Team;
+    typedef KeysType Keys;
+    typedef typename Keys::Key Key;
+    static constexpr int kK = kBest, kRoom = kRoomFor, kFullBin = 64;
+
+    Tally<Team, kBinBits> tally;
+    unsigned count;
+    Key best[kRoom], beside[kRoom];
+};
+
+// A word that this warp's share of the k reaches among its peaks: as much of them as it has of the row's vectors.
+// 0: whatever there is reaches it.
+template <typename Peaks>
+__device__ __forceinline__ unsigned word_of_share(const Peaks& peaks, int k, int live, int vectors)
+{
+    const int mine = static_cast<int>(sum_of_warp(live)), all = mine * Peaks::kParts;
+    if (mine == 0 && vectors > 0) return 0xffffffffu;
+    const int share = static_cast<int>(k * __fdividef(static_cast<float>(mine), static_cast<float>(vectors))) + 1;
+    if (share > all) return 0;
+    const int most = share + share / 16 + (share > 4 ? 2 : 0);
+    unsigned low = least_of_warp(peaks.low(live)), high = min(greatest_of_warp(peaks.high()), Peaks::kMost);
+    const float wanted = lean((share + most) / 2, all);
+    float from = lean(all, all), to = lean(0, all);
+#pragma unroll 1
+    for (int round = 0; low < high; ++round) {
+        const unsigned middle = next_word<Peaks>(low, high, from, to, wanted, round);
+        const int count = static_cast<int>(sum_of_warp(peaks.count(middle)));
+        if (count < share) {
+            high = middle - 1, to = lean(count, all);
+        } else {
+            low = middle, from = lean(count, all);
+            if (count <= most) break;
+        }
+    }
+    return low;
+}
+
+// Bins of keys between two top words, the highest first: even ones of words, on which binades count alike, or, where
+// numbers of both signs are between, of values.
+template <typename Keys, int kBins>
+struct WordBins {
+    unsigned high, scale;
+    float from, each;
+    bool even;  // of values?
+
+    __device__ __forceinline__ WordBins(unsigned low, unsigned high) : high(high), scale(0), from(0), each(0)
+    {
+        const auto last = Keys::value_of_word(high);
+        even = Keys::kFloats && low < Keys::kZeroWord && high > Keys::kZeroWord && last < Keys::infinity();
+        if (even) {
+            from = last;
+            each = __fdividef(kBins - 1.0f, from - Keys::value_of_word(low));
+        } else {
+            const float words = __fdividef(kBins * 4294967296.0f, static_cast<float>(high - low) + 1.0f) * 0.999f;
+            scale = words < 4294967040.0f ? static_cast<unsigned>(words) : 0xffffff00u;
+        }
+    }
+    __device__ __forceinline__ unsigned of(typename Keys::Key key) const
+    {
+        const unsigned word = top_word(key);
+        if (!even) return __umulhi(high - word, scale);
+        return min(static_cast<unsigned>((from - Keys::value_of_word(word)) * each), kBins - 1u);
+    }
+};
+
+// Puts the kK best of `count` keys in order, at `collected.best`, where they are: all of them between two words. Bins
+// say where keys go, and inside a bin they are counted. The bins are clear.
+template <typename CollectedType>
+__device__ __forceinline__ void order_collected(
+    CollectedType& collected, int count, unsigned low, unsigned high, int rank)
+{
+    typedef typename CollectedType::Team Team;
+    typedef typename CollectedType::Keys Keys;
+    typedef typename CollectedType::Key Key;
+    typedef decltype(collected.tally) TallyType;
+    constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom, kFullBin = CollectedType::kFullBin;
+    constexpr int kBins = TallyType::kBins, kMyBins = TallyType::kMyBins, kTeam = Team::kThreads;
+    constexpr int kMine = (kRoom + kTeam - 1) / kTeam;  // keys of a thread
+    auto& tally = collected.tally;
+    const WordBins<Keys, kBins> bins(low, high);
+    Key mine[kMine];
+    unsigned bin[kMine], turn[kMine];
+#pragma unroll
+    for (int m = 0; m < kMine; ++m) {
+        if (m * kTeam + rank >= count) break;
+        mine[m] = collected.best[m * kTeam + rank];
+        bin[m] = bins.of(mine[m]);
+        turn[m] = atomicAdd(&tally.bins[bin[m]], 1u);
+    }
+    Team::sync();
+    unsigned held[kMyBins], sum = 0;
+    my_bins(held, tally, rank);
+#pragma unroll
+    for (int b = 0; b < kMyBins; ++b) sum += held[b];
+    unsigned before = sum_before(sum, tally, rank);
+    bool full = false;
+#pragma unroll
+    for (int b = 0; b < kMyBins; ++b) {
+        if (kBins % kTeam == 0 || rank * kMyBins + b < kBins) tally.bins[rank * kMyBins + b] = before;
+        full |= held[b] > kFullBin && before < kK;
+        before += held[b];
+    }
+    if (Team::any(full)) {
+        sort_by_bins<kRoom, kFullBin>(collected.best, collected.beside, count, kK, tally, rank);
+        return;
+    }
+    if constexpr (Team::kOneWarp) Team::sync();
+    unsigned first[kMine];
+#pragma unroll
+    for (int m = 0; m < kMine; ++m) {
+        if (m * kTeam + rank >= count) break;
+        first[m] = tally.bins[bin[m]];
+        collected.beside[first[m] + turn[m]] = mine[m];
+    }
+    Team::sync();
+#pragma unroll
+    for (int m = 0; m < kMine; ++m) {
+        if (m * kTeam + rank >= count) break;
+        if (first[m] >= kK) continue;
+        const unsigned stop = bin[m] + 1 < kBins ? tally.bins[bin[m] + 1] : count;
+        unsigned place = first[m];
+#pragma unroll 1
+        for (unsigned other = place; other < stop; ++other) place += collected.beside[other] > mine[m];
+        if (place < kK) collected.best[place] = mine[m];
+    }
+    Team::sync();
+}
+
+// A row in a team's registers: its kK best, in order, to `collected.best`. `peaks` are the greatest items of parts of
+// vectors; `items` are all: how many reach a bar, and what puts those behind one another. `vectors` are the row's;
+// `edge` is the column of one more element, or -1; `key_at` brings the key of a column from memory.
+template <typename CollectedType, typename Column, typename Peaks, typename Items, typename KeyAt>
+__device__ __forceinline__ void collect_best(
+    CollectedType& collected, Column n_cols, Column vectors, int live, int rank, Column edge, const Peaks& peaks,
+    Items& items, const KeyAt& key_at)
+{
+    typedef typename CollectedType::Team Team;
+    typedef typename CollectedType::Key Key;
+    constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom;
+    auto& tally = collected.tally;
+    if (rank == 0) collected.count = 0;
+    clear_bins(tally, rank);
+    Key lone{};
+    if (edge >= 0) lone = key_at(edge);
+    unsigned word = word_of_share(peaks, kK, live, static_cast<int>(vectors));
+    unsigned high = max(edge >= 0 ? top_word(lone) : 0u, Peaks::last_word(peaks.high()));
+    if constexpr (Team::kOneWarp) {
+        high = greatest_of_warp(high);
+        Team::sync();
+    } else {
+        high = greatest_of_warp(high);
+        if (rank % 32 == 0) tally.least[rank / 32] = word, tally.greatest[rank / 32] = high;
+        Team::sync();
+#pragma unroll
+        for (int warp = 0; warp < Team::kThreads / 32; ++warp)
+            word = min(word, tally.least[warp]), high = max(high, tally.greatest[warp]);
+    }
+    const unsigned low = Peaks::least_word(word);
+    const bool alone = edge >= 0 && top_word(lone) >= low;
+    items.reach(word);
+    const unsigned mine = items.count() + alone;
+
+    // Those that reach the bar meet in shared memory, where there is room for them.
+    unsigned place = sum_of_lower(mine, rank % 32), first = 0;
+    const unsigned all = __shfl_sync(0xffffffffu, place + mine, 31);
+    int count = static_cast<int>(all);
+    if constexpr (!Team::kOneWarp) {
+        if (rank % 32 == 0) first = atomicAdd(&collected.count, all);
+        first = __shfl_sync(0xffffffffu, first, 0);
+    }
+    if (first + all <= kRoom) {
+        place += first;
+        if (alone) collected.best[place++] = Items::kKeys ? lone : static_cast<Key>(edge);
+        items.put(collected.best, place);
+    }
+    Team::sync();
+    if constexpr (!Team::kOneWarp) count = static_cast<int>(collected.count);
+    if (count > kRoom) {
+        search_best<kK, kRoom, CollectedType::kFullBin>(
+            collected.best, collected.beside, collected.count, tally, static_cast<int>(n_cols), rank, key_at);
+        return;
+    }
+    if constexpr (!Items::kKeys) {
+        for (int j = rank; j < count; j += Team::kThreads)
+            collected.best[j] = key_at(static_cast<Column>(collected.best[j]));
+        Team::sync();
+    }
+    order_collected(collected, count, low, high, rank);
+}
+
+}  // namespace fusegen

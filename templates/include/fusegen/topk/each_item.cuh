@@ -1,0 +1,132 @@
+#pragma once
+// What a team collects of items, each by itself.
+
+#include <fusegen/math/greater_of.cuh>
+#include <fusegen/topk/order.cuh>
+
+namespace fusegen {
+
+// Orders of the greatest item in each of kParts parts of a chunk's vectors; 0 where a vector is not there.
+template <typename Keys, int kVectors, int kWidth, int kPartCount>
+struct ItemPeaks {
+    typedef typename Keys::Order Order;
+    static constexpr int kParts = kPartCount, kCount = kVectors * kParts;
+    static constexpr bool kFloats = Order::kHasNaN;
+    static constexpr unsigned kMost = Order::kHasNaN ? 0xff800000u >> Order::kSpareBits : 0xffffffffu;  // NaN is no bar
+    unsigned order[kCount];
+
+    template <typename ValueOf>
+    __device__ __forceinline__ ItemPeaks(int live, const ValueOf& value_of)
+    {
+        constexpr int kEach = kWidth / kParts;
+#pragma unroll
+        for (int p = 0; p < kCount; ++p) {
+            order[p] = 0;
+            if (p / kParts >= live) continue;
+            auto peak = value_of(p * kEach);
+#pragma unroll
+            for (int i = 1; i < kEach; ++i) peak = greater_of(peak, value_of(p * kEach + i));
+            order[p] = Keys::order(peak);
+        }
+    }
+    // The top words of the least and of the greatest key of a value.
+    static __device__ __forceinline__ unsigned least_word(unsigned word) { return word; }
+    static __device__ __forceinline__ unsigned last_word(unsigned word) { return word; }
+    static __device__ __forceinline__ unsigned settled(unsigned word) { return word; }
+    static __device__ __forceinline__ float value(unsigned word) { return Keys::value_of_order(word); }
+    static __device__ __forceinline__ unsigned word(float value) { return Keys::order(value); }
+    __device__ __forceinline__ unsigned count(unsigned word) const
+    {
+        unsigned reach = 0;
+#pragma unroll
+        for (const unsigned peak : order) reach += peak >= word;
+        return reach;
+    }
+    __device__ __forceinline__ unsigned low(int live) const
+    {
+        unsigned least = 0xffffffffu;
+#pragma unroll
+        for (int p = 0; p < kCount; ++p)
+            if (p / kParts < live) least = min(least, order[p]);
+        return least;
+    }
+    __device__ __forceinline__ unsigned high() const
+    {
+        unsigned greatest = 0;
+#pragma unroll
+        for (const unsigned peak : order) greatest = max(greatest, peak);
+        return greatest;
+    }
+};
+
+// A chunk's items. kAsKeys: keys are made of all of them, and put where they reach the bar; else the columns of those
+// that do, which are few.
+template <typename Keys, int kVectors, int kWidth, bool kAsKeys, typename ValueOf, typename ColumnOf>
+struct EachItem {
+    typedef typename Keys::Key Key;
+    typedef typename Keys::Value Value;
+    static constexpr bool kKeys = kAsKeys;
+    static constexpr int kItems = kVectors * kWidth, kMasks = (kItems + 31) / 32;
+    static constexpr unsigned kNaN = 0xffffffffu >> Keys::Order::kSpareBits;  // its order
+    int live;
+    const ValueOf& value_of;
+    const ColumnOf& column_of;
+    unsigned reaching[kMasks];
+
+    __device__ __forceinline__ EachItem(int live, const ValueOf& value_of, const ColumnOf& column_of)
+        : live(live), value_of(value_of), column_of(column_of)
+    {
+    }
+    __device__ __forceinline__ void reach(unsigned word)
+    {
+        const Value bar = Keys::value_of_order(word);
+#pragma unroll
+        for (unsigned& mask : reaching) mask = 0;
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+            if (i / kWidth >= live) break;
+            if (!(value_of(i) < bar)) reaching[i / 32] |= 1u << i % 32;
+        }
+    }
+    __device__ __forceinline__ int count() const
+    {
+        int found = 0;
+#pragma unroll
+        for (const unsigned mask : reaching) found += __popc(mask);
+        return found;
+    }
+    // The columns of those that reach the bar.
+    template <typename Visit>
+    __device__ __forceinline__ void visit(const Visit& visit) const
+    {
+#pragma unroll
+        for (int m = 0; m < kMasks; ++m)
+#pragma unroll 1
+            for (unsigned bits = reaching[m]; bits != 0; bits &= bits - 1)
+                visit(column_of(32 * m + __ffs(bits) - 1));
+    }
+    // Drops those of them that are not `good`.
+    template <typename Good>
+    __device__ __forceinline__ void keep(const Good& good)
+    {
+#pragma unroll
+        for (int m = 0; m < kMasks; ++m)
+#pragma unroll 1
+            for (unsigned bits = reaching[m]; bits != 0; bits &= bits - 1)
+                if (!good(column_of(32 * m + __ffs(bits) - 1))) reaching[m] &= ~(bits & -bits);
+    }
+    __device__ __forceinline__ void put(Key* to, unsigned place) const
+    {
+        if constexpr (kKeys) {
+#pragma unroll
+            for (int i = 0; i < kItems; ++i) {
+                const Key key = Keys::key(value_of(i), column_of(i));
+                if (reaching[i / 32] >> i % 32 & 1) to[place++] = key;
+            }
+        } else {
+            visit([&](int column) { to[place++] = column; });
+        }
+    }
+};
+
+}  // namespace fusegen

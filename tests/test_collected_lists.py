@@ -1,0 +1,86 @@
+"""Top-K lists of rows that a block or a warp collects, or lanes pick, executed on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.cuda_cases import Case, assert_close, library_case
+from support.emulated import emulated
+from test_cuda_topk import ROWS, TIES, best, check, every
+from test_cuda_topk_lanes import several, short_schedules
+
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+
+
+def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
+    """One of each kind, several rows of a warp, a row of a warp or of a block."""
+    kinds = {(s.lists, s.in_warp, s.threads, s.home.kind): s for s in found if s.lists in ways}
+    return list(kinds.values())
+
+
+@emulated
+@pytest.mark.parametrize(("n", "k", "dtype", "shift"), [
+    (595, 166, "bfloat16", 1),  # keys of all items are made
+    (1739, 60, "float16", 0),  # columns of a few are noted
+    (455, 144, "float32", 3),
+    (1025, 7, "float32", 0),
+    (300, 290, "bfloat16", 2),  # nearly all of a row
+])
+def test_hard_rows_are_collected(n: int, k: int, dtype: str, shift: int) -> None:
+    """Whatever the values: more reach a bar than there is room for, or all are equal, or NaN."""
+    x = every(ROWS, dtype, n)
+    found = of_ways(short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift), "collected")
+    assert found
+    for seed, schedule in enumerate(found[-2:]):
+        check(x, k, seed=seed, shift=shift, schedule=schedule)
+
+
+@emulated
+@pytest.mark.parametrize(("n", "k", "dtype", "shift"), [
+    (141, 37, "float16", 1), (108, 17, "float32", 0), (48, 48, "bfloat16", 0),
+    (275, 60, "bfloat16", 3),
+])
+def test_hard_rows_are_picked(n: int, k: int, dtype: str, shift: int) -> None:
+    """Also where those that tie with the last are more than lanes sort: the first columns count."""
+    x = every(ROWS, dtype, n)
+    found = of_ways(short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift), "picked")
+    assert found
+    for seed, schedule in enumerate(found):
+        check(x, k, seed=seed, shift=shift, schedule=schedule)
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["int32", "int8"])
+def test_whole_numbers(dtype: str) -> None:
+    x = every(TIES, dtype, 300)
+    found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": 50}))
+    for schedule in of_ways(found, "collected", "picked"):
+        check(x, 50, schedule=schedule)
+
+
+@emulated
+@pytest.mark.parametrize(("n", "k", "dtype"), [(35, 3, "float32"), (91, 20, "bfloat16")])
+def test_lists_of_rows_in_bands(n: int, k: int, dtype: str) -> None:
+    """Bands of several passes, the last of which lacks rows."""
+    x = np.concatenate([np.asarray(every(ROWS, dtype, n, seed)) for seed in range(6)])
+    found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), 1)
+    banded = [s for s in found if s.home.band_rows]
+    assert {s.lists for s in banded} >= ({"sorted"} if k <= 16 else {"merged", "picked"})
+    for schedule in {s.lists: s for s in banded}.values():
+        home = replace(schedule.home, rows=2 * schedule.rows_per_block)
+        check(x, k, shift=1, schedule=schedule.having(home=home))
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_blocks_have_several_lists_and_fold_entries(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((4, 700)).astype(dtype) for _ in "xy")
+    case = Case(several, {"x": x, "y": y}, 4, 700)
+    gates = library_case("moe_gate", 4, 700, dtype, k=8)
+    for one in (case, gates):
+        found = [s for s in short_schedules(one) if s.lists == "collected" and not s.in_warp]
+        assert found
+        assert_close(one.emulate(schedule=found[0]), one.reference(), 2e-3)
