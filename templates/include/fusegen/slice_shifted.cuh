@@ -40,12 +40,12 @@ struct ShiftedSlots {
 
 // Starts the copy of an aligned word; of one that is not all of the row, its elements are there at once.
 template <typename T>
-__device__ __forceinline__ void copy_word(char* to, const char* from, const Shifted<T>& row, bool inside)
+__device__ __forceinline__ void copy_word(char* to, const char* from, const Shifted<T>& row)
 {
-    if (inside) {
+    const T* first = reinterpret_cast<const T*>(from);
+    if (first >= row.begin && first + kWord / sizeof(T) <= row.end) {
         copy_vector<kWord>(static_cast<unsigned>(__cvta_generic_to_shared(to)), from);
     } else {
-        const T* first = reinterpret_cast<const T*>(from);
 #pragma unroll
         for (int e = 0; e < static_cast<int>(kWord / sizeof(T)); ++e)
             reinterpret_cast<T*>(to)[e] = first + e >= row.begin && first + e < row.end ? first[e] : T{};
@@ -60,16 +60,14 @@ __device__ __forceinline__ void fetch_group(
 {
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
     const int off = shifted_by(row);
-    const Inside<kWidth, kWord, T, Column> inside(row);
     for (Column v = step; v < step + steps; ++v) {
         const Column at = v * Layout::Team::threads() + static_cast<int>(threadIdx.x);
         if (at >= count) break;
-        const bool whole = inside.has(first + at);
         char* to = reinterpret_cast<char*>(slots) + shifted_place<kBytes>(at);
         const char* from = reinterpret_cast<const char*>(row.body + (first + at) * kWidth) - off;
 #pragma unroll
-        for (int byte = 0; byte < kBytes; byte += kWord) copy_word(to + byte, from + byte, row, whole);
-        if (off != 0 && (at % 32 == 31 || at == count - 1)) copy_word(to + kBytes, from + kBytes, row, whole);
+        for (int byte = 0; byte < kBytes; byte += kWord) copy_word(to + byte, from + byte, row);
+        if (off != 0 && (at % 32 == 31 || at == count - 1)) copy_word(to + kBytes, from + kBytes, row);
     }
 }
 
@@ -99,13 +97,13 @@ __device__ __forceinline__ void read_items(
 {
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
     const int apart = Layout::Team::threads();
-    Around<kBytes, kWord / 4> around[kCount / kWidth];
 #pragma unroll
     for (int v = 0; v < kCount / kWidth; ++v) {
         const char* from = reinterpret_cast<const char*>(slice.slots) + shifted_place<kBytes>(at + v * apart);
-        around[v].load(from + slice.off, slice.off, v < live);
+        Around<kBytes, kWord / 4> around[1];  // one at a time: words of all would take too many registers
+        around[0].load(from + slice.off, slice.off, v < live);
+        shift_all(items.word + v * kBytes / 4, around, slice.off);
     }
-    shift_all(items.word, around, slice.off);
 }
 
 }  // namespace fusegen
