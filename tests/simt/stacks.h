@@ -7,7 +7,9 @@
 
 namespace simt {
 
-constexpr size_t stack_bytes = 128 * 1024;
+// No power of two: stacks that lie so are all in the same few sets of a processor's caches, and
+// every switch between threads reads memory.
+constexpr size_t stack_bytes = 33 * 4096;
 
 // A word of a stack, which may be a register that wgmma works on. The numbers of threads that start
 // later begin above those that are here.
