@@ -145,12 +145,15 @@ def test_nvcc_compiles_a_file_with_its_launcher(
 
 
 def test_the_banner_says_how_a_source_is_launched() -> None:
-    text = fg.library.softmax.source(n_cols=1000)
+    text = fg.library.softmax.source(n_cols=2000)
     assert "// Launch     softmax_kernel<<<n_rows, threads>>>; threads % 32 = 0, ≤ 1024" in text
     assert "// Assumes    4 divides n_cols" in text
     assert "//            n_cols ≤ threads · 16" in text
     assert "// Bytes      reads each element once, writes once" in text, "the row stays on chip"
-    assert "reads each element 3 times" in fg.library.softmax.source(n_cols=1000, form="unfused")
+    assert "reads each element 3 times" in fg.library.softmax.source(n_cols=2000, form="unfused")
+    lanes = fg.library.softmax.source(n_cols=1000)
+    assert "// Launch     softmax_kernel<<<⌈n_rows / 4⌉, 128>>>" in lanes
+    assert "//            n_cols ≤ 32 · 32" in lanes
 
 
 def test_the_public_source_ends_with_its_launcher() -> None:
