@@ -26,7 +26,7 @@ from fusegen.backend.cuda.schedule.homes import Array, Home, body_of_row
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.cuda.schedule.on_chip import kept_params, ring_params
 from fusegen.backend.emit.lines import Line, uses_of
-from fusegen.ir.kernel import N_COLS, ROW, Param
+from fusegen.ir.kernel import N_COLS, ROW, Kernel, Param
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class KernelView:
     symbol: str
     within: bool  # does another kernel call it?
     params: tuple[str, ...]
+    counts_teams: bool  # does it ask which of the block's teams a thread is in?
     first_row: str  # this team's
     last_row: str  # of a band, that this lane finishes
     row_step: str  # from one row of a team to its next
@@ -124,6 +125,7 @@ def kernel_view(
     return KernelView(
         symbol=function_of(launch) if within else launch.symbol, within=within,
         params=tuple(_params_within(launch) if within else kernel_params(launch, views)),
+        counts_teams=not within and _counts_teams(kernel, schedule),
         first_row=_TEAM_ROW if within else _first_row(schedule),
         last_row=row_of_step("first + rank", schedule), row_step=_row_step(schedule),
         loops=launch.limited,
@@ -188,6 +190,12 @@ def _edges(
     """Elements at the edges of a row, each read once."""
     sweeps = launch.kernel.sweeps if schedule.has_edges else ()
     return dict.fromkeys(ln for s in sweeps for ln in views[s.number].edges)
+
+
+def _counts_teams(kernel: Kernel, schedule: CudaSchedule) -> bool:
+    """Rows of a band that lie apart are found from the warp; sorted lists stay in registers."""
+    lists = any(s.monoid.lists for s in kernel.sweeps)
+    return schedule.home.rows_apart <= 1 or (lists and schedule.lists != "sorted")
 
 
 def _first_row(schedule: CudaSchedule) -> str:
