@@ -3,10 +3,9 @@ passes make and the cache keeps is found by one of those that come to it at the 
 
 from __future__ import annotations
 
-import fcntl
 from typing import Any
 
-from simt.built import digest, folder
+from simt.built import alone, digest
 
 from fusegen.backend.cpu import toolchain
 from fusegen.compile import results
@@ -18,10 +17,7 @@ _alone = results.kept
 
 def _once(key: tuple[str, ...], *how: Any) -> Any:
     """A lock of its own for each key: what a pass needs is found within it."""
-    locks = folder() / "found"
-    locks.mkdir(mode=0o700, exist_ok=True)
-    with (locks / digest(*key)).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(f"found-{digest(*key)}"):
         return _alone(key, *how)
 
 
