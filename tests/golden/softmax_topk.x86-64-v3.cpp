@@ -34,6 +34,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/maths.hpp>
 #include <fusegen/cpu/pivots.hpp>
 #include <fusegen/cpu/best.hpp>
+#include <fusegen/cpu/search.hpp>
 
 namespace fg = fusegen;
 

@@ -19,7 +19,7 @@ CHUNK_BYTES = 1024
 
 CHUNK_VECTORS = 64
 """A chunk's where vectors have 64 bytes, so that folds across lanes, which wait for every lane,
-cost little; not where lists are kept: a chunk that holds a candidate is searched."""
+cost little."""
 
 SHORT_VECTORS = 32
 """Rows of no more than these take turns: what one has just computed, and needs next, takes longer
@@ -105,9 +105,7 @@ def select_cpu(
     check_chunk(program, target, chunk)
     lanes = lanes_of(program, target)
     if chunk is None:
-        monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
         chunk = CHUNK_BYTES // program.kernels[0].compute.itemsize
-        lists = any(monoid.lists for monoid in monoids)
-        if target.vector_bytes == 64 and not (program.has_vectors or lists):
+        if target.vector_bytes == 64 and not program.has_vectors:
             chunk = CHUNK_VECTORS * lanes
     return CpuSchedule(target=target, lanes=lanes, chunk=chunk)

@@ -2,11 +2,12 @@
 // The best element, and short lists of the best, in order.
 
 #include <cstdint>
-#include <cstring>
+#include <limits>
 #include <type_traits>
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/order.hpp>
+#include <fusegen/cpu/ranks.hpp>
 #include <fusegen/cpu/reduce.hpp>
 #include <fusegen/cpu/vectors.hpp>
 
@@ -44,6 +45,22 @@ struct leader {
     }
 };
 
+// The K-th greatest lane of v, in which there is no NaN.
+template <int64_t K, typename V>
+inline auto kth_of_lanes(V v)
+{
+    typedef std::decay_t<decltype(v[0])> T;
+    if constexpr (K == 1)
+        return across(v, [](auto a, auto b) { return a > b ? a : b; });
+    typedef std::numeric_limits<T> ends;
+    constexpr T most = ends::has_infinity ? ends::infinity() : ends::max();
+    mask<V> above = mask<V>();  // how many lanes exceed each
+    for (size_t lane = 0; lane < sizeof(V) / sizeof(T); ++lane)
+        above -= v[lane] - V() > v;
+    const V among = above < int(K) ? v : most - V();
+    return across(among, [](auto a, auto b) { return a < b ? a : b; });
+}
+
 // Room for n values in vectors of lanes.
 constexpr int64_t in_lanes(int64_t n) { return (n + width<lanes> - 1) / width<lanes> * width<lanes>; }
 
@@ -78,26 +95,21 @@ struct best_list {
         return lanes_where(inverse(below));
     }
 
-    // Before a chunk: v holds some of it, so the K-th of v bounds the K-th of all. Found where it
-    // spares more than it costs: before the first chunk, and where a row ascends.
+    // What v has to reach to enter; NaN does.
+    T bar() const
+    {
+        const T least = is_full() ? following<T>(rank_of(values[K - 1])) : bound;
+        return least > bound ? least : bound;
+    }
+
+    // Before a chunk: v holds some of it, so the K-th of v bounds the K-th of all.
     template <typename V>
     void prepare(V v)
     {
-        if constexpr (sizeof(V) / sizeof(T) >= K && K > 1)
-            if (!is_full() || __builtin_popcountll(admitted(v)) > K) {
-                T best[K];
-                for (int64_t i = 0; i < K; ++i)
-                    best[i] = lowest_of<T>;
-                for (size_t lane = 0; lane < sizeof(V) / sizeof(T); ++lane) {
-                    T next = v[lane];
-                    for (int64_t i = 0; i < K; ++i) {
-                        const T held = best[i];
-                        best[i] = next > held ? next : held;
-                        next = next > held ? held : next;
-                    }
-                }
-                bound = best[K - 1] > bound ? best[K - 1] : bound;
-            }
+        if constexpr (sizeof(V) / sizeof(T) >= K) {
+            const T kth = kth_of_lanes<K>(v);
+            bound = kth > bound ? kth : bound;
+        }
     }
 
     void offer(T value, int64_t column)
@@ -144,93 +156,6 @@ inline bool offer_peak(L& leader, V v, T peak, int64_t column)
     const int lane = __builtin_ctzll(bits);
     leader.offer(in_lane(v, lane), column + lane);
     return true;
-}
-
-// The first n of some numbers, as bits.
-inline uint64_t first_of(int64_t n) { return n >= 64 ? ~uint64_t(0) : (uint64_t(1) << n) - 1; }
-
-// The lanes that are columns of the chunk, as bits.
-inline uint64_t live_of(all_lanes) { return ~uint64_t(0); }
-inline uint64_t live_of(first_lanes live) { return first_of(live.n); }
-
-// To an empty list the best of n values without a NaN, which fill whole vectors: the greatest is looked
-// for, then the greatest of the rest, and so on. What leads cannot be predicted, and nothing here
-// depends on a prediction: rows one after the other overlap.
-template <typename V, int64_t n_parts, typename T, int64_t K>
-inline void choose(best_list<T, K>& list, const T* values, int64_t n, int64_t first_column)
-{
-    typedef like<T, V> part;
-    part parts[n_parts];
-    mask<part> numbers[n_parts];
-    for (int64_t i = 0; i < n_parts; ++i) {
-        std::memcpy(&parts[i], values + i * width<V>, sizeof(part));
-        for (int64_t lane = 0; lane < width<V>; ++lane)
-            numbers[i][lane] = i * width<V> + lane;
-    }
-    uint64_t left = first_of(n);
-    for (int64_t entry = 0; entry < K && left != 0; ++entry) {
-        part most = parts[0];
-        for (int64_t i = 1; i < n_parts; ++i)
-            most = parts[i] > most ? parts[i] : most;
-        const part peak = across(most, [](auto a, auto b) { return a > b ? a : b; }) - part();
-        uint64_t bits = 0;
-        for (int64_t i = 0; i < n_parts; ++i)
-            bits |= lanes_where(parts[i] == peak) << i * width<V>;
-        bits &= left;
-        const int at = __builtin_ctzll(bits);
-        left &= ~(bits & -bits);
-        for (int64_t i = 0; i < n_parts; ++i)
-            parts[i] = numbers[i] == at ? lowest_of<T> - part() : parts[i];
-        list.values[entry] = values[at];
-        list.columns[entry] = first_column + at;
-    }
-}
-
-// Columns [begin, end) to an empty list, all of a few vectors; false where one is NaN.
-template <typename V, typename T, int64_t K, typename F>
-inline bool choose(best_list<T, K>& list, int64_t begin, int64_t end, F at)
-{
-    alignas(64) T values[4 * width<V>];
-    uint64_t nans = 0;
-    each<V>(begin, end, [&](int64_t col, auto live) {
-        const auto v = live(at(col, live), lowest_of<T>);
-        put(values + (col - begin), v);
-        nans |= lanes_where(v != v);
-    });
-    const int64_t n = end - begin;
-    if (rarely(nans != 0))
-        return false;
-    if (n <= width<V>)
-        choose<V, 1>(list, values, n, begin);
-    else if (n <= 2 * width<V>)
-        choose<V, 2>(list, values, n, begin);
-    else if (n <= 3 * width<V>)
-        choose<V, 3>(list, values, n, begin);
-    else
-        choose<V, 4>(list, values, n, begin);
-    return true;
-}
-
-// Columns [begin, end) to a list; `top`: lane by lane, the greatest of them.
-template <typename V, typename T, int64_t K, typename P, typename F>
-inline void search(best_list<T, K>& list, P top, int64_t begin, int64_t end, F at)
-{
-    if constexpr (std::is_arithmetic_v<V>) {
-        for (; begin < end; ++begin)
-            list.offer(at(begin, all_lanes()), begin);
-    } else {
-        constexpr int64_t few = width<V> <= 16 ? 4 * width<V> : 0;
-        if (end - begin <= few && list.is_empty() && choose<V>(list, begin, end, at))
-            return;
-        list.prepare(top);
-        each<V>(begin, end, [&](int64_t col, auto live) {
-            const auto v = at(col, live);
-            for (uint64_t bits = list.admitted(v) & live_of(live); bits != 0; bits &= bits - 1) {
-                const int lane = __builtin_ctzll(bits);
-                list.offer(v[lane], col + lane);
-            }
-        });
-    }
 }
 
 }  // namespace

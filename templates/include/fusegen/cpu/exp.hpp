@@ -11,11 +11,14 @@ namespace fusegen {
 namespace {
 
 #if defined(__AVX512BW__)
-// e^x for x from -110 to 89, to 1 ulp or half the least subnormal number. With n = round(x / ln 2) and
-// r = x - n ln 2, e^x = 2^n * e^r: one instruction, which rounds once. A large constant rounds to n.
+// e^x for x <= 89, to 1 ulp or half the least subnormal number. With n = round(x / ln 2) and
+// r = x - n ln 2, e^x = 2^n * e^r: one instruction, which rounds once. A large constant rounds to n. Where
+// that is 0 the instruction is not asked: underflow takes it as long as fifty others.
 template <typename V>
 inline V exp_within_float(V x)
 {
+    constexpr int not_below = 21;  // as instructions number it
+    constexpr float least = -104.0f;
     const V n = (x * 1.44269504f + 0x1.8p23f) - 0x1.8p23f;
     const V r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     V p = r * 0.00138139306f + 0.00836881623f;
@@ -27,18 +30,22 @@ inline V exp_within_float(V x)
     typedef float vector __attribute__((vector_size(64)));
     vector value = {}, power = {};
     if constexpr (sizeof(V) == 64) {
-        return __builtin_ia32_scalefps512_mask(p, n, p, -1, rounding_as_set);
+        const auto some = __builtin_ia32_cmpps512_mask(x, least - V(), not_below, -1, rounding_as_set);
+        return __builtin_ia32_scalefps512_mask(p, n, value, some, rounding_as_set);
     } else {
         value[0] = p, power[0] = n;
-        return __builtin_ia32_scalefps512_mask(value, power, value, -1, rounding_as_set)[0];
+        return __builtin_ia32_scalefps512_mask(value, power, vector(), !(x < least), rounding_as_set)[0];
     }
 }
 
-// e^x for x from -760 to 710, to 1 ulp or half the least subnormal number. With n = round(x / ln 2) and
-// r = x - n ln 2, e^x = 2^n * e^r: one instruction, which rounds once. A large constant rounds to n.
+// e^x for x <= 710, to 1 ulp or half the least subnormal number. With n = round(x / ln 2) and
+// r = x - n ln 2, e^x = 2^n * e^r: one instruction, which rounds once. A large constant rounds to n. Where
+// that is 0 the instruction is not asked: underflow takes it as long as fifty others.
 template <typename V>
 inline V exp_within_double(V x)
 {
+    constexpr int not_below = 21;  // as instructions number it
+    constexpr double least = -745.2;
     const V n = (x * 1.4426950408889634 + 0x1.8p52) - 0x1.8p52;
     const V r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
     V p = r * (1 / 6227020800.0) + 1 / 479001600.0;
@@ -57,10 +64,11 @@ inline V exp_within_double(V x)
     typedef double vector __attribute__((vector_size(64)));
     vector value = {}, power = {};
     if constexpr (sizeof(V) == 64) {
-        return __builtin_ia32_scalefpd512_mask(p, n, p, -1, rounding_as_set);
+        const auto some = __builtin_ia32_cmppd512_mask(x, least - V(), not_below, -1, rounding_as_set);
+        return __builtin_ia32_scalefpd512_mask(p, n, value, some, rounding_as_set);
     } else {
         value[0] = p, power[0] = n;
-        return __builtin_ia32_scalefpd512_mask(value, power, value, -1, rounding_as_set)[0];
+        return __builtin_ia32_scalefpd512_mask(value, power, vector(), !(x < least), rounding_as_set)[0];
     }
 }
 #else
@@ -126,26 +134,14 @@ inline V exp_within(V x)
 template <typename V>
 inline V exp_below_float(V x)
 {
-    const V low = all<V>(-110.0f);
-#if __has_builtin(__builtin_ia32_maxps512_mask)
-    if constexpr (sizeof(V) == 64)
-        return exp_within(__builtin_ia32_maxps512_mask(low, x, x, -1, rounding_as_set));
-    else
-#endif
-        return exp_within(low > x ? low : x);
+    return exp_within(x);
 }
 
 // e^x for x <= 0. NaN stays NaN.
 template <typename V>
 inline V exp_below_double(V x)
 {
-    const V low = all<V>(-760.0);
-#if __has_builtin(__builtin_ia32_maxpd512_mask)
-    if constexpr (sizeof(V) == 64)
-        return exp_within(__builtin_ia32_maxpd512_mask(low, x, x, -1, rounding_as_set));
-    else
-#endif
-        return exp_within(low > x ? low : x);
+    return exp_within(x);
 }
 #else
 // e^x for x <= 0. The bits of negative numbers grow with their size, so one integer minimum bounds
