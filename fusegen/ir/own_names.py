@@ -27,21 +27,21 @@ _BESIDE = """
     n_cols_wide n_inner n_live n_rows n_vectors near next number numbers of_all of_batch
     of_columns of_row of_rows offer offer_element orders other outer own own_entries own_entry
     own_state own_weights owner owns parity part part_of part_of_state partial_states parts
-    passed peak pending pending_items pending_pairs per_group phase pick pick_best piece pieces
-    pivots place place_of power_factor pragma prelude product publish put_in_order r raise rank
-    ranked reach reach_of reaching reaching_items read read_held read_items read_stash rebase
-    reference refill registers_down registers_up resident rest rings room rounded_columns
-    rounded_rows row row_number row_of row_of_step row_of_team row_stages row_step row_tile rows
-    rows_at_a_time rows_that_come rsqrt rsqrtf run run_of_block runs scratch seen settle share
-    shared slice slices slot so_far some some_lost sort split splits spread_step squares stage
-    stages start stash state states states_alone states_outer_stride states_stride step store
-    store_items store_two store_words stored stored_stages strip strip_reduce
-    strip_reduce_cluster strip_reduce_grid strip_reduce_last strips summed summed_stages tables
-    tail take take_tile tangents_of tanh_narrow team teams tell_count term term_edge term_items
-    terms threadIdx tickets ties tile tile_numbers tile_of_block tile_rows tile_state tile_step
-    tiles to to_boundary together turn turns two uint4 unroll unusual unusual_columns value_of
-    value_of_score vector vectors_per_group visit wanted_of_sample warp warp_row warp_states
-    warps whole word word_of words
+    passed past peak pending pending_items pending_pairs per_group phase pick pick_best piece
+    pieces pivots place place_of power_factor pragma prelude product publish put_in_order r
+    raise rank ranked reach reach_of reaching reaching_items read read_held read_items
+    read_stash rebase reference refill registers_down registers_up resident rest rings room
+    rounded_columns rounded_rows row row_number row_of row_of_step row_of_team row_stages
+    row_step row_tile rows rows_at_a_time rows_that_come rsqrt rsqrtf run run_of_block runs
+    scratch seen settle share shared slice slices slot so_far some some_lost sort split splits
+    spread_step squares stage stages start stash state states states_alone states_outer_stride
+    states_stride step store store_items store_two store_words stored stored_stages strip
+    strip_reduce strip_reduce_cluster strip_reduce_grid strip_reduce_last strips summed
+    summed_stages tables tail take take_tile tangents_of tanh_narrow team teams tell_count term
+    term_edge term_items terms threadIdx tickets ties tile tile_numbers tile_of_block tile_rows
+    tile_state tile_step tiles to to_boundary together turn turns two uint4 unroll unusual
+    unusual_columns value_of value_of_score vector vectors_per_group visit wanted_of_sample warp
+    warp_row warp_states warps whole word word_of words
 """
 
 _ENDINGS = """

@@ -7,15 +7,18 @@
 #include <exception>
 #include <vector>
 
+#include <unistd.h>
+
 #include "plan.hpp"
 #include "team.hpp"
 #include "text.hpp"
 
 namespace fusegen {
 
-// A word of a kernel's struct Arrays. index: of the array, or of the scalar, which the word begins with.
+// A word of a kernel's struct Arrays. index: of the array, or of the scalar, which the word begins with; of
+// `past`: bytes of a column of a row, of all that is read and written.
 struct Slot {
-    enum What : uint8_t { address, stride, column_stride, outer, rows, columns, zero, float32, float64 } what;
+    enum What : uint8_t { address, stride, column_stride, outer, rows, columns, zero, past, float32, float64 } what;
     int index;
 };
 
@@ -40,6 +43,17 @@ int64_t word_of(double number)
     return word;
 }
 
+// Would the first results be out of the last cache before the last are made? (past.py asks the same.)
+inline bool outgrow_caches(__int128 n_bytes)
+{
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    static const int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#else
+    constexpr int64_t cache = 0;
+#endif
+    return n_bytes > (cache > 0 ? cache : 32 << 20);
+}
+
 inline bool run_launch(const Launch& launch, const Given* given, const double* scalars, int64_t n_rows,
                        int64_t n_cols, int64_t piece, int most)
 {
@@ -52,6 +66,7 @@ inline bool run_launch(const Launch& launch, const Given* given, const double* s
         case Slot::rows: words.push_back(given[slot.index].rows); break;
         case Slot::columns: words.push_back(n_cols); break;
         case Slot::zero: words.push_back(0); break;
+        case Slot::past: words.push_back(outgrow_caches(static_cast<__int128>(n_rows) * n_cols * slot.index)); break;
         case Slot::float32: words.push_back(word_of<float>(scalars[slot.index])); break;
         case Slot::float64: words.push_back(word_of<double>(scalars[slot.index])); break;
     }

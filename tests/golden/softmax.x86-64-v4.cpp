@@ -30,6 +30,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
 #include <fusegen/cpu/memory.hpp>
+#include <fusegen/cpu/results.hpp>
 #include <fusegen/cpu/exp.hpp>
 #include <fusegen/cpu/maths.hpp>
 #include <fusegen/cpu/pivots.hpp>
@@ -47,6 +48,7 @@ struct Arrays {
     float* div;
     int64_t div_stride;
     int64_t n_cols;
+    int64_t past;  // do results go past the caches?
 };
 
 // One row of each.
@@ -54,6 +56,7 @@ struct Row {
     const float* x;  // n_cols elements
     float* div;  // n_cols elements
     int64_t n_cols;
+    bool past;  // do results go past the caches?
     float* terms = nullptr;  // of sweep 1, for sweep 2, if it is short enough
     float* pivots = nullptr;  // that those of each chunk are relative to
 };
@@ -64,6 +67,7 @@ inline Row row_of(const Arrays& arrays, int64_t row)
         arrays.x + row * arrays.x_stride,
         arrays.div + row * arrays.div_stride,
         arrays.n_cols,
+        arrays.past != 0,
     };
 }
 
@@ -234,7 +238,7 @@ inline void absorb(const Row& shared, const Known& known, int64_t begin, int64_t
     const float sum_exp = known.sum_exp;
 
     // 1. Elements to memory.
-    fg::each<V>(begin, end, [&](int64_t col, auto live) {
+    fg::each_result<V>(fg::past_lines(row.past, begin, end, row.div), begin, end, [&](int64_t col, auto live) {
         const V x = fg::load<V>(row.x + col, live);
         fg::store(row.div + col, fg::exp(x - m) / sum_exp, live);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
@@ -248,7 +252,7 @@ inline void absorb_terms(const Row& shared, const Known& known, int64_t begin, i
     const float moved = fg::factor_between(row.pivots[begin / 1024], known.m, known.sum_exp);
 
     // 1. Elements to memory.
-    fg::each<V>(begin, end, [&](int64_t col, auto live) {
+    fg::each_result<V>(fg::past_lines(row.past, begin, end, row.div), begin, end, [&](int64_t col, auto live) {
         const V term = fg::load<V>(row.terms + col) * moved;
         fg::store(row.div + col, term, live);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
@@ -291,6 +295,7 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last, void* 
         n = last - first < rows_together ? last - first : rows_together;
         for (int64_t i = 0; i < n; ++i) {
             rows[i] = row_of(arrays, first + i);
+            fg::expect_end(rows[i].div, rows[i].past, arrays.n_cols);
             keep(rows[i], static_cast<char*>(room) + i * kept_bytes(arrays.n_cols));
         }
         sweep_1::State states_1[rows_together];
@@ -324,12 +329,14 @@ int64_t softmax_scratch_bytes(int64_t n_cols)
 void softmax_rows(const softmax::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace softmax;
+    const fg::published at_last;
     void* const room = scratch;
     if (arrays->n_cols <= short_columns)
         return short_rows(*arrays, first, last, room);
     scratch = static_cast<char*>(room) + kept_bytes(arrays->n_cols);
     for (int64_t r = first; r < last; ++r) {
         Row row = row_of(*arrays, r);
+        fg::expect_end(row.div, row.past, row.n_cols);
         keep(row, room);
         Known known;
         sweep_1::run(row, known, static_cast<sweep_1::State*>(scratch));
@@ -366,6 +373,7 @@ void softmax_finish_1(const softmax::Arrays*, int64_t, int64_t pieces, void* kno
 void softmax_fold_2(const softmax::Arrays* arrays, int64_t r, int64_t begin, int64_t end, const void* known_values, void*)
 {
     using namespace softmax;
+    const fg::published at_last;
     const Row row = row_of(*arrays, r);
     const Known& known = *static_cast<const Known*>(known_values);
     sweep_2::fold(row, known, begin, end);

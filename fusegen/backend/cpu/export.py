@@ -9,6 +9,7 @@ from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.scope import RowScope
 from fusegen.backend.cpu.emit.source import cpu_source
 from fusegen.backend.cpu.launch import finishes, visits
+from fusegen.backend.cpu.past import column_bytes, writes_rows
 from fusegen.backend.cpu.schedule import PART_ROWS, select_cpu
 from fusegen.backend.emit.render import render
 from fusegen.backend.exported import Part, Place, Text, Unit, Wish
@@ -208,3 +209,5 @@ def _slots(
     yield "{Slot::columns, 0}"
     if FIRST_COLUMN.name in names_in(kernel):
         yield "{Slot::zero, 0}"
+    if writes_rows(kernel):
+        yield f"{{Slot::past, {column_bytes(kernel)}}}"

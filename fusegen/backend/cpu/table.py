@@ -1,5 +1,6 @@
 """A kernel's struct Arrays: 64-bit addresses, scalars and strides in parameter order, then the
-columns: how many, and what the first one's number is where they are a piece of a row."""
+columns: how many, and what the first one's number is where they are a piece of a row; then, of
+kernels that write rows, whether these go past the caches."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegen.backend.cpu.past import column_bytes, outgrow_caches, writes_rows
 from fusegen.backend.words import word
 from fusegen.ir.errors import InternalError
 from fusegen.ir.kernel import Kernel, Param
@@ -45,8 +47,12 @@ def words_of(
             found.append(array.strides[0] // array.itemsize if n_rows > 1 else 0)
         if param.shape == "states":
             found += array.strides[:2]
-    first = () if first_column is None else (first_column,)
-    return *found, n_cols, *first
+    found.append(n_cols)
+    if first_column is not None:
+        found.append(first_column)
+    if writes_rows(kernel):
+        found.append(int(outgrow_caches(n_rows * n_cols * column_bytes(kernel))))
+    return tuple(found)
 
 
 def filled(words: Words, arrays: Mapping[str, Array]) -> Any:

@@ -36,6 +36,7 @@ from fusegen.backend.cpu.emit.state import (
     is_ordering,
     zero_of,
 )
+from fusegen.backend.cpu.past import past_caches
 from fusegen.backend.emit.comments import noted
 from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line
@@ -269,7 +270,8 @@ class AbsorbPrinter:
             value = self.lanes.text(s.value)
             line = store(param.dtype, f"row.{s.param} + col", value, self.lanes)
             loop.append(noted(line, s.note))
-        return Phase("Elements to memory.", loop=tuple(loop))
+        past = past_caches(self.sweep, self.kernel) if self.lanes.partly else ()
+        return Phase("Elements to memory.", loop=tuple(loop), past=past)
 
     # ---- parts ----
 

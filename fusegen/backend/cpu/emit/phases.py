@@ -35,6 +35,15 @@ class Phase:
     after: tuple[str, ...] = ()
     number: int = 0  # in the sweep
     asks: bool = False  # for memory ahead, step by step?
+    past: tuple[str, ...] = ()  # arrays that it stores where they may go past the caches
+
+    @property
+    def visitor(self) -> str:
+        """The function that visits the chunk, and its first arguments."""
+        if self.past:
+            arrays = ", ".join(f"row.{name}" for name in self.past)
+            return f"{fg('each_result')}<V>({fg('past_lines')}(row.past, begin, end, {arrays}), "
+        return f"{fg('each_by_turns' if self.by_turns else 'each')}<V>("
 
 
 @dataclass(frozen=True)

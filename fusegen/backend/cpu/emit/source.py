@@ -18,6 +18,7 @@ from fusegen.backend.cpu.emit.pairs import pairs_view, row_table
 from fusegen.backend.cpu.emit.scope import RowScope
 from fusegen.backend.cpu.emit.state import Field, gathers, state_view
 from fusegen.backend.cpu.emit.views import AgainView, KernelView, SweepView
+from fusegen.backend.cpu.past import writes_rows
 from fusegen.backend.cpu.schedule import (
     AHEAD_COLUMNS,
     BLOCK_ROWS,
@@ -124,7 +125,7 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
                         replace(lanes, partly=partly[sweep.number]), finishes, kept, schedule)
             for sweep in kernel.sweeps
         ),
-        numbered=FIRST_COLUMN.name in names_in(kernel),
+        numbered=FIRST_COLUMN.name in names_in(kernel), writes_rows=writes_rows(kernel),
         kept=kept, kept_columns=KEPT_BYTES // kernel.compute.itemsize,
         short_columns=schedule.short_columns if turns and not gathered else 0,
         pairs=pairs,

@@ -53,6 +53,11 @@ class SweepView:
         return tuple(phase for part in self.parts for phase in part.phases)
 
     @property
+    def past_caches(self) -> list[str]:
+        """Arrays of results that may go past the caches."""
+        return [name for phase in self.phases for name in phase.past]
+
+    @property
     def asking(self) -> bool:
         """Does a phase's loop ask for memory ahead, step by step? Else chunks do as a whole."""
         return any(phase.asks for phase in self.phases)
@@ -195,12 +200,18 @@ class KernelView:
     prelude: tuple[Line, ...]
     sweeps: tuple[SweepView, ...]
     numbered: bool  # do columns have the numbers of a whole row, of which this is a piece?
+    writes_rows: bool
     kept: Kept | None
     kept_columns: int  # of the longest row whose terms are kept
     short_columns: int  # of the longest row that others take turns with; 0: none does
     pairs: bool  # does it read vectors?
     row_tables: tuple[Table, ...]  # vectors of rows
     batches: tuple[str, ...]  # arrays of columns' vectors
+
+    @property
+    def past_caches(self) -> list[str]:
+        """Arrays of results that may go past the caches."""
+        return [name for sweep in self.sweeps for name in sweep.past_caches]
 
     @property
     def tiles(self) -> tuple[str, ...]:

@@ -1,0 +1,108 @@
+#pragma once
+// Full rows of results to memory: through the caches, or past them by non-temporal stores.
+
+#include <cstdint>
+#include <fusegen/cpu/memory.hpp>
+#include <fusegen/cpu/vectors.hpp>
+
+namespace fusegen {
+
+namespace {
+
+// Every lane of a vector is a column of the chunk; results may go past the caches.
+struct result_lanes : all_lanes {
+    explicit result_lanes(bool goes_past) : past(goes_past) {}
+    const bool past;
+};
+
+template <typename T, typename E>
+inline void put(E* to, T v, result_lanes live)
+{
+#ifdef __SSE2__
+    if constexpr (sizeof v == 16 || sizeof v == 32 || sizeof v == 64) {
+        if (live.past) {
+            typedef typename pack<long long, sizeof v / 8>::type words;
+            words* const at = reinterpret_cast<words*>(to);
+#ifdef __clang__
+            __builtin_nontemporal_store(as<words>(v), at);
+#else
+            if constexpr (sizeof v == 16)
+                __builtin_ia32_movntdq(at, as<words>(v));
+#ifdef __AVX__
+            if constexpr (sizeof v == 32)
+                __builtin_ia32_movntdq256(at, as<words>(v));
+#endif
+#ifdef __AVX512F__
+            if constexpr (sizeof v == 64)
+                __builtin_ia32_movntdq512(at, as<words>(v));
+#endif
+#endif
+            return;
+        }
+    }
+#endif
+    put(to, v, all_lanes());
+}
+
+// Asks for the line in which a row's results end and the next row's begin: where they go past the caches,
+// it is what stores wait for.
+template <typename E>
+inline void expect_end(E* to, bool past, int64_t n_cols)
+{
+    if (past)
+        __builtin_prefetch(to + n_cols - 1, 1);
+}
+
+constexpr int64_t line_bytes = 64;
+
+template <typename E>
+inline uint64_t beyond_line(const E* at) { return reinterpret_cast<uintptr_t>(at) % line_bytes; }
+
+// Of columns [begin, end) those that go past the caches.
+struct past_columns {
+    int64_t begin, end;
+};
+
+// Whole lines of every array, the one of the smallest elements first: a part of one would be merged in
+// memory. None where arrays lie otherwise than the first; and of a few, as the lines at both ends, which
+// rows share, are waited for.
+template <typename E, typename... More>
+inline past_columns past_lines(bool past, int64_t begin, int64_t end, const E* to, const More*... more)
+{
+    constexpr int64_t line = line_bytes / sizeof(E), some = 16;
+    if (!past)
+        return {begin, begin};
+    const int64_t head = begin + -beyond_line(to + begin) % line_bytes / sizeof(E);
+    const bool together = (true && ... && (beyond_line(more + head) == 0));
+    if (end - head < some * line || !together)
+        return {begin, begin};
+    return {head, head + (end - head) / line * line};
+}
+
+// Columns [begin, end), a vector of lanes at a time.
+template <typename V, typename F>
+inline void each_result(past_columns past, int64_t begin, int64_t end, F visit)
+{
+    for (int part = 0; part < 3; ++part) {
+        const int64_t stop = part == 0 ? past.begin : part == 1 ? past.end : end;
+        for (; begin + width<V> <= stop; begin += width<V>)
+            visit(begin, result_lanes(part == 1));
+        if (begin < stop)
+            visit(begin, first_lanes{stop - begin});
+        begin = stop;
+    }
+}
+
+// Other threads see what went past the caches once this is gone.
+struct published {
+    ~published()
+    {
+#ifdef __SSE2__
+        __builtin_ia32_sfence();
+#endif
+    }
+};
+
+}  // namespace
+
+}  // namespace fusegen
