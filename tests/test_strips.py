@@ -218,10 +218,13 @@ def test_the_first_choice_compiles_within_budget(name: str) -> None:
 @compiled
 @pytest.mark.parametrize(("team", "home"), sorted(KINDS))
 def test_every_kind_compiles_within_budget(team: str, home: str) -> None:
-    case, work = _work("softmax", 4096, 4096, "float32", "sm_90")
-    found = [s for s in case.schedules(work) if s.kind == (team, home)]
-    for one in found[:1]:
-        _within_budget(work.scheduled(one).source, "sm_90")
+    """Of columns as long as such schedules are offered for."""
+    for n_cols in (4096, 256):
+        case, work = _work("softmax", n_cols, 4096, "float32", "sm_90")
+        found = [s for s in case.schedules(work) if s.kind == (team, home)]
+        if found:
+            return _within_budget(work.scheduled(found[0]).source, "sm_90")
+    raise AssertionError("no such schedule is offered")
 
 
 def _within_budget(source: str, arch: str) -> None:

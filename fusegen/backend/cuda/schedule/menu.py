@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.access import access, words
@@ -29,13 +30,19 @@ from fusegen.backend.cuda.schedule.short_row_prices import Short, price_of_short
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP, CudaTarget
+from fusegen.ir.expr import Call
 from fusegen.ir.kernel import Program
+from fusegen.ir.kernel_walk import expressions_in
 
 _MOST_SLICES = 256  # blocks that share a row
 _REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
     (84, 64), (92, 80), (150, 128), (10**6, 255),
 )
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
+_FUNCTIONS = frozenset({"sin", "cos", "pow"})
+_MOST_AROUND_CALLS = 16
+"""Elements of a thread where these are called: the code of each is there once for every element,
+and around its rare part all that the thread holds is saved in memory."""
 
 
 @dataclass
@@ -87,6 +94,12 @@ class Menu:
             vector_bytes=max(VECTOR_BYTES, self.kept_bytes),
         )
         self.short = Short.of(self.program, self.n_cols)
+
+    @cached_property
+    def calls(self) -> bool:
+        """Does the text call functions?"""
+        ops = {e.op for e in expressions_in(self.program) if isinstance(e, Call)}
+        return not ops.isdisjoint(_FUNCTIONS)
 
     def price(self, one: CudaSchedule) -> Price:
         if one.lists != "streamed":
@@ -142,7 +155,11 @@ class Menu:
         return self._fit(self.all())
 
     def _fit(self, found: Iterable[CudaSchedule]) -> Iterator[CudaSchedule]:
-        return (o for o in map(self._with_registers, found) if o.threads <= o.most_threads)
+        fit = (o for o in map(self._with_registers, found) if o.threads <= o.most_threads)
+        if not self.calls:
+            return fit
+        every = [*fit]
+        return iter([o for o in every if o.items <= _MOST_AROUND_CALLS] or every)
 
     def _with_registers(self, one: CudaSchedule) -> CudaSchedule:
         """As many registers as a thread needs: fewer make room for more threads."""
