@@ -200,21 +200,27 @@ def test_a_merge_is_tried_once(monkeypatch):
     assert len(runs) == tried
 
 
-def test_a_long_list_beside_a_sum_costs_few_merges(monkeypatch):
-    """Its rows are as long as it is, and every merge sorts it."""
-    merges = []
+def test_trials_are_of_short_lists(monkeypatch):
+    """Rows are as long as lists, and every merge sorts them: of K = 10⁹ nobody waits for a trial,
+    nor for a row that shows why a sum about its last entry keeps its own sweep."""
+    lengths = []
 
     def counted(self, a, b):
-        merges.append(1)
-        return merged(self, a, b)
+        found = merged(self, a, b)
+        lengths.append({values.shape[-1] for values, _ in found.lists.values()})
+        return found
 
     merged = Folder.merge
     monkeypatch.setattr(Folder, "merge", counted)
 
     @fg.pipeline
-    def listed(x):
-        m = fg.max(x)
-        return fg.sum(fg.exp(x - m)), fg.topk(x, 1000)
+    def listed(x, *, far=10**9):
+        m, held = fg.max(x), fg.topk(x, far).values
+        after = fg.sum(fg.maximum(x - fg.min(held), 0)), fg.topk((x - m) ** 2, far)
+        return fg.sum(fg.exp(x - m)), held, fg.topk(x, far + 1).indices, after
 
-    listed.plan(form="online", n_cols=4000)
-    assert 0 < len(merges) <= 2 * first.MOST_MERGES
+    listed.plan(form="online", n_cols=2 * 10**9)
+    assert len(lengths) <= 3 * first.N_COLS
+    assert lengths[25] == {25, 26}  # two lists of the text stay two
+    monkeypatch.undo()
+    assert fg.check(listed).float_rows

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fusegen.algebra import numbers
 from fusegen.algebra.setting import Setting
-from fusegen.algebra.short_rows import Rows, ShortRows
+from fusegen.algebra.short_rows import LONGEST, Rows, ShortRows
 from fusegen.ir import graph as g
 from fusegen.ir.witness import Disorder
 from fusegen.oracle.rows import top_columns
@@ -26,12 +26,12 @@ def disorder(
     """A row whose result is found neither by the order of f's one element nor by its reverse.
 
     Rows without ties of f come first: they show that f is not monotone, others that it is not
-    strictly so. None if there is no such row, or f has several elements.
+    strictly so. None if there is no such short row, or f has several elements.
     """
-    if len(setting.elements) != 1:
+    start = max(min(_best(node) + 1, 3), ShortRows(graph, node).shortest_of(node.arg))
+    if len(setting.elements) != 1 or start > LONGEST:
         return None
     (element,) = setting.elements
-    start = max(min(_best(node) + 1, 3), ShortRows(graph, node).shortest_of(node.arg))
     for ties, step, more in product((False, True), (Fraction(1), Fraction(1, 2)), range(3)):
         short = ShortRows(graph, node, step=step)
         rows = short.rising(start + more, _ROWS)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fusegen.algebra import exact, numbers
 from fusegen.algebra.pivot import MAX_BASIS
-from fusegen.algebra.short_rows import Results, Rows, ShortRows
+from fusegen.algebra.short_rows import LONGEST, Results, Rows, ShortRows
 from fusegen.ir import graph as g
 from fusegen.ir.witness import Confusion, Ratio, Row
 
@@ -52,6 +52,8 @@ def _spaces(graph: g.Graph, node: g.Reduce | g.TopK) -> Iterator[ShortRows]:
 def _candidates(short: ShortRows) -> Iterator[tuple[Rows, Rows, Rows]]:
     """What float64 finds, shortest first."""
     start = short.shortest_of(short.node)
+    if start > LONGEST:
+        return
     for length in range(start, max(start + 1, 4) + 1):
         rows, first = _alike(short, length)
         for more in (1, 2, 3):

@@ -24,6 +24,9 @@ Rows = NDArray[np.float64]
 Results = NDArray[np.float64]
 """(rows, values of the watched nodes, lists side by side)."""
 
+LONGEST = 64
+"""Columns of a row that anybody would check by hand; lists may ask for a million."""
+
 _ORDERED = (g.Fold.ARGMAX, g.Fold.ARGMIN)
 
 

@@ -18,6 +18,7 @@ from fusegen.compile.lower.online import online_kernel
 from fusegen.compile.passes import Work
 from fusegen.compile.trials.laws import DIGITS, ROUGH, TOLERANCE, try_laws
 from fusegen.compile.trials.orders import try_orders
+from fusegen.compile.trials.short_lists import with_short_lists
 from fusegen.compile.trials.specials import try_specials
 from fusegen.compile.trials.trees import try_trees
 from fusegen.ir.derivation import Commuted, Dependent, Derivation, Refusal, Refused
@@ -137,13 +138,14 @@ def reducing(monoid: OwnMonoid) -> Pipeline:
 
 
 def lowered(work: Work, derivation: Derivation) -> Kernel:
-    """The kernel of a derivation, whatever the work knows already."""
-    return online_kernel(work.typed.scalars.graph, derivation, work.typed.types)
+    """The kernel that is tried, of a derivation, whatever the work knows already."""
+    return online_kernel(with_short_lists(work.typed.scalars.graph), derivation, work.typed.types)
 
 
 def attempt(work: Work, derivation: Derivation, kernel: Kernel, seed: int) -> Report:
     """Try to break a kernel. Raises LawViolation."""
-    rng, text, types = np.random.default_rng(seed), work.typed.scalars.graph, work.typed.types
+    rng, types = np.random.default_rng(seed), work.typed.types
+    text = with_short_lists(work.typed.scalars.graph)
     counts = try_laws(text, kernel, derivation, types, rng)
     special_rows, special_merges = try_specials(text, kernel, derivation, types, rng)
     return Report(

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping
 
 from fusegen.compile.trials.floats import Alarm, shortest, try_floats
+from fusegen.compile.trials.short_lists import with_short_lists
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Dependent, Derivation, Refusal, RefusalKind, Refused
 from fusegen.ir.dtypes import BOOL, FLOAT32, INT64, DType
@@ -18,9 +19,6 @@ from fusegen.oracle.bank import bank_of
 from fusegen.oracle.replay import chain
 
 N_COLS = 24
-MOST_MERGES = 128
-"""Of longer rows, which only long lists need, more than one element is merged at a time: a list of
-K is sorted again in every merge, and K of those would take seconds."""
 _WIDE = {"float": FLOAT32, "int": INT64, "bool": BOOL}
 
 
@@ -63,12 +61,13 @@ def _alarms(
     # Where the work is, not above: whoever finds a merge on disk needs none of it.
     from fusegen.compile.lower.online import online_kernel
 
-    kernel = online_kernel(graph, derivation, dtypes)
-    least = least_columns(graph)
-    bank = bank_of(graph, dtypes, max(N_COLS, least))
-    tree = chain(-(-bank.n_cols // MOST_MERGES))
-    found = try_floats(graph, kernel, derivation, dtypes, bank, tree)
-    return [shortest(graph, kernel, derivation, dtypes, alarm, tree, least) for alarm in found]
+    text = with_short_lists(graph)
+    kernel = online_kernel(text, derivation, dtypes)
+    least = least_columns(text)
+    bank = bank_of(text, dtypes, max(N_COLS, least))
+    tree = chain(1)
+    found = try_floats(text, kernel, derivation, dtypes, bank, tree)
+    return [shortest(text, kernel, derivation, dtypes, alarm, tree, least) for alarm in found]
 
 
 def least_columns(graph: g.Graph) -> int:
