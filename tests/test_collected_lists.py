@@ -27,6 +27,8 @@ def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
     (455, 144, "float32", 3),
     (1025, 7, "float32", 0),
     (300, 290, "bfloat16", 2),  # nearly all of a row
+    (13, 2, "float16", 3),  # some rows have no whole vector
+    (40, 7, "float32", 0),  # there is room for all
 ])
 def test_hard_rows_are_collected(n: int, k: int, dtype: str, shift: int) -> None:
     """Whatever the values: more reach a bar than there is room for, or all are equal, or NaN."""

@@ -42,6 +42,7 @@ ROWS = {
     "outlier": lambda n, rng: np.where(np.arange(n) == n // 2, 3e4, 1.5),
     "huge outlier": lambda n, rng: np.where(np.arange(n) == n - 7, np.inf, rng.standard_normal(n)),
     "NaN and infinities": _mixed,
+    "NaN in every vector": lambda n, rng: np.where(np.arange(n) % 2, rng.random(n), np.nan),
     "all NaN": lambda n, rng: np.full(n, np.nan),
     "mostly -inf": lambda n, rng: np.where(rng.random(n) < 0.999, -np.inf, rng.standard_normal(n)),
     "-inf, then values": lambda n, rng: np.where(np.arange(n) < n // 2, -np.inf, rng.random(n)),

@@ -94,6 +94,7 @@ def test_whole_numbers(dtype: str) -> None:
     x[0, :400], x[1] = info.min, info.min
     check_all(x, 8)
     check_all(x, 100)
+    check_all(np.flip(x[:, ::9] // 2 + info.min // 2, axis=0), 16)  # lanes that have nothing
 
 
 @emulated

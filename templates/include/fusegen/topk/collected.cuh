@@ -27,7 +27,7 @@ template <typename Peaks>
 __device__ __forceinline__ unsigned word_of_share(const Peaks& peaks, int k, int live, int vectors)
 {
     const int mine = static_cast<int>(sum_of_warp(live)), all = mine * Peaks::kParts;
-    if (mine == 0 && vectors > 0) return 0xffffffffu;
+    if (mine == 0) return vectors > 0 ? 0xffffffffu : 0;
     const int share = static_cast<int>(k * __fdividef(static_cast<float>(mine), static_cast<float>(vectors))) + 1;
     if (share > all) return 0;
     const int most = share + share / 16 + (share > 4 ? 2 : 0);

@@ -93,7 +93,7 @@ __device__ __forceinline__ void count_best(
     }
     unsigned peak_orders[kWidth];
 #pragma unroll
-    for (int item = 0; item < kWidth; ++item) peak_orders[item] = Keys::order(peaks[item]);
+    for (int item = 0; item < kWidth; ++item) peak_orders[item] = live > 0 ? Keys::order(peaks[item]) : 0;
     const Value bar = Keys::value_of_order(bar_among(peak_orders, kK, kK + kK / 8 + 4));
 
     // The items that reach it, a bit each; NaN does.

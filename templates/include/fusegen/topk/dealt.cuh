@@ -45,14 +45,15 @@ struct EvenBins {
     }
 };
 
-// The bins of items that are spread over the extremes of those that are finite.
-template <int kBins, typename Keys, bool kItself, int kItems>
-__device__ __forceinline__ EvenBins<kBins> spread(const typename Keys::Value (&values)[kItems])
+// The bins of items that are spread over the extremes of those that are there and finite.
+template <int kBins, int kWidth, typename Keys, bool kItself, int kItems>
+__device__ __forceinline__ EvenBins<kBins> spread(const typename Keys::Value (&values)[kItems], int live)
 {
     typedef FloatOrder<0> Order;
     float high = Order::lowest(), low = Order::infinity();
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
+        if (i / kWidth >= live) break;
         const float place = on_scale<Keys, kItself>(values[i]);
         high = fmaxf(high, place);
         low = fminf(low, place > Order::lowest() ? place : low);
@@ -93,7 +94,7 @@ __device__ __forceinline__ bool deal(
     typedef decltype(dealt.tally) TallyType;
     constexpr int kK = DealtType::kK, kRoom = DealtType::kRoom;
     auto& starts = dealt.tally.bins;
-    const auto bins = spread<TallyType::kBins, Keys, kItself>(values);
+    const auto bins = spread<TallyType::kBins, kWidth, Keys, kItself>(values, live);
     // What the row lacks is counted elsewhere, so that no lane waits for others.
     const auto count_of = [&](int i) {
         return i / kWidth < live ? &starts[bins.of(on_scale<Keys, kItself>(values[i]))] : &dealt.beyond;
@@ -137,10 +138,7 @@ __device__ __forceinline__ void deal_best(
     constexpr int kItems = kVectors * kWidth;
     typename Order::Value values[kItems];
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-        const typename Order::Value value = value_of(i);
-        values[i] = i / kWidth < live ? value : Order::lowest();
-    }
+    for (int i = 0; i < kItems; ++i) values[i] = value_of(i);
     if constexpr (Order::kHasNaN)
         if (deal<true, kWidth>(dealt, values, live, rank, column_of)) return;
     if (deal<false, kWidth>(dealt, values, live, rank, column_of)) return;

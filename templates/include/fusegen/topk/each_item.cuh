@@ -44,7 +44,7 @@ struct ItemPeaks {
     }
     __device__ __forceinline__ unsigned low(int live) const
     {
-        unsigned least = 0xffffffffu;
+        unsigned least = kMost;  // which NaN reaches
 #pragma unroll
         for (int p = 0; p < kCount; ++p)
             if (p / kParts < live) least = min(least, order[p]);

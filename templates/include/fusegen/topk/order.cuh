@@ -72,7 +72,7 @@ struct IntOrder {
 
     static __device__ __forceinline__ Bits of(long long value) { return static_cast<Bits>(value) ^ 0x80000000u; }
     static __device__ __forceinline__ long long value(Bits order) { return static_cast<int>(order ^ 0x80000000u); }
-    static __device__ __forceinline__ long long lowest() { return -9223372036854775807LL - 1; }
+    static __device__ __forceinline__ long long lowest() { return -2147483648LL; }
     static __device__ __forceinline__ bool minus_zero(long long) { return false; }
     static __device__ __forceinline__ long long with_sign(long long value, bool) { return value; }
 };
