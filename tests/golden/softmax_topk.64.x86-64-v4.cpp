@@ -219,7 +219,7 @@ inline void finish(State& state, const Row& row)
     fg::over_entries<64>([&](int64_t entry, auto live) {
         typedef fg::lanes V;
         const V top_value = state.top.value<V>(entry);
-        fg::store(row.values + entry, fg::exp(top_value - m) / sum_exp, live);  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        fg::store(row.values + entry, fg::quotient(fg::exp(top_value - m), sum_exp), live);  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     });
     fg::over_entries<64>([&](int64_t entry, auto live) {
         typedef fg::lanes V;

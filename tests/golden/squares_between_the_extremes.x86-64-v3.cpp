@@ -169,7 +169,7 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
-        const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
+        const V x_minus_lo_over_sub_2 = fg::quotient(x - lo_anchor, sub_2_anchor);
         sum_pow_lanes[turn] += live(x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
         sum_dev_lanes[turn] += live(x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
     });

@@ -162,6 +162,8 @@ class CpuDialect:
         match call.op:
             case "exp" if isinstance(arg := call.args[0], Var) and arg.name in self.below:
                 return f"{fg('exp_below')}({args[0]})"
+            case "div" if not call.args[1].varying:
+                return f"{fg('quotient')}({args[0]}, {show(call.args[1], self)})"
             case "to_float":
                 return f"{fg('one_where' if source == 'bool' else 'convert')}<V>({args[0]})"
             case "to_int" if source == "bool":

@@ -50,6 +50,7 @@ class CudaDialect:
         self.divisors: dict[str, None] | None = None  # row values divided by; None at row scope
         self.below_zero: frozenset[str] = frozenset()  # values whose exponentials are only added up
         self.roughly = False  # may quotients be off by a few roundings?
+        self.nearly = False  # may quotients by a row value be off by a rounding or two?
         self.near: frozenset[str] = frozenset()  # row values that are between 1 and 2^64, or NaN
 
     @property
@@ -195,7 +196,7 @@ class CudaDialect:
         assert self.divisors is not None
         self.use("divisor")
         self.divisors[args[1]] = None
-        return f"{divisor_name(args[1])}.under({args[0]})"
+        return f"{divisor_name(args[1])}.{'nearly' if self.nearly else 'under'}({args[0]})"
 
     @staticmethod
     def _bracket(condition: Expr, shown: str) -> str:

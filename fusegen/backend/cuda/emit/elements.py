@@ -166,7 +166,9 @@ class ElementPrinter:
         lines = self.item_lines([*(r.atom for r in relatives), *lifts])
         for r in relatives:
             u = monoid.relative(r, lambda n: Var(monoid.pivot(n).anchor))
+            self.dialect.nearly = True  # sums that this goes to are multiplied by the pivot again
             text = f"const {self.dialect.real} {r.name} = {self.dialect.text(u)};"
+            self.dialect.nearly = False
             lines.append(self.dialect.line(text, u, declares=r.name))
         summed = [(m.name, m.lift) for m in moving]
         if self.keeps in {r.name for r in relatives}:

@@ -25,7 +25,7 @@ from fusegen.ir.kernel import Kernel, Let, Program, Sweep
 from fusegen.ir.kernel_walk import expressions_in, used_in
 
 _NARROW_EXP, _EXP = 2, 8
-_DIVIDE, _BY_DIVISOR = 9, 2  # by another element; by a value of the row
+_DIVIDE, _BY_DIVISOR, _NEARLY = 9, 5, 2  # by another element; by a value of the row; about a pivot
 _OPS = {
     "neg": 0, "abs": 0, "pow": 30, "exp2": 3, "expm1": 14, "log": 16, "log2": 16, "log1p": 24,
     "sqrt": 7, "rsqrt": 4, "tanh": 14, "sin": 18, "cos": 18, "erf": 22, "sigmoid": 12, "xlogy": 22,
@@ -146,7 +146,7 @@ class _Scope:
             atoms = [r for r in monoid.relatives if r.name in used]
             adds = sum(not (isinstance(e, Call) and e.op == "mul") for e in lifts)
             found += self._phase(sweep, lifts, adds, below, again=first)
-            found += sum(1 if monoid.pivot(r.pivot).action == "shift" else _BY_DIVISOR
+            found += sum(1 if monoid.pivot(r.pivot).action == "shift" else _NEARLY
                          for r in atoms)
         found += sum(self._own(e) for o in monoid.own for e in expressions_in(o.lifts))
         values = [s.value for s in sweep.element_stores]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 from fusegen.backend.cuda.schedule.access import access, words
@@ -33,6 +32,7 @@ from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.expr import Call
 from fusegen.ir.kernel import Program
 from fusegen.ir.kernel_walk import expressions_in
+from fusegen.ir.shared import lazy
 
 _MOST_SLICES = 256  # blocks that share a row
 _REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
@@ -95,7 +95,7 @@ class Menu:
         )
         self.short = Short.of(self.program, self.n_cols)
 
-    @cached_property
+    @lazy
     def calls(self) -> bool:
         """Does the text call functions?"""
         ops = {e.op for e in expressions_in(self.program) if isinstance(e, Call)}
