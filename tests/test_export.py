@@ -17,7 +17,7 @@ from support.exported import CLibrary, string
 
 import fusegen as fg
 from fusegen.backend.cpu import run
-from fusegen.backend.cpu.past import last_cache
+from fusegen.backend.cpu.past import SHARE, last_cache
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.export import opened
 from fusegen.backend.export.library import Library
@@ -96,7 +96,7 @@ def test_the_c_abi_gives_the_text(best: Path, dtype: str) -> None:
 
 def test_every_shape_of_array(every: Path) -> None:
     library = _library(every, "string")
-    past_caches = min(last_cache(), 1 << 28) // (2 * 4 * 999) + 1  # rows
+    past_caches = min(last_cache(), 1 << 28) // (SHARE * 4 * 999) + 1  # rows
     for n_rows, n_cols in ((9, 130), (2, PIECE_COLUMNS + 5), (past_caches, 999)):
         rng = np.random.default_rng(n_cols)
         x, per_column = _hard(n_rows, n_cols), rng.normal(size=n_cols).astype(np.float32)

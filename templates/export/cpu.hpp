@@ -16,7 +16,7 @@
 namespace fusegen {
 
 // A word of a kernel's struct Arrays. index: of the array, or of the scalar, which the word begins with; of
-// `past`: bytes of a column of a row, of all that is read and written.
+// `past`: bytes of a column of a row, of all results.
 struct Slot {
     enum What : uint8_t { address, stride, column_stride, outer, rows, columns, zero, past, float32, float64 } what;
     int index;
@@ -43,7 +43,7 @@ int64_t word_of(double number)
     return word;
 }
 
-// Would the first results be out of the last cache before the last are made? (past.py asks the same.)
+// Are results of so many bytes too many for the last cache? (past.py asks the same.)
 inline bool outgrow_caches(__int128 n_bytes)
 {
 #ifdef _SC_LEVEL3_CACHE_SIZE
@@ -51,7 +51,7 @@ inline bool outgrow_caches(__int128 n_bytes)
 #else
     constexpr int64_t cache = 0;
 #endif
-    return n_bytes > (cache > 0 ? cache : 32 << 20);
+    return 4 * n_bytes > (cache > 0 ? cache : 32 << 20);
 }
 
 inline bool run_launch(const Launch& launch, const Given* given, const double* scalars, int64_t n_rows,

@@ -215,8 +215,10 @@ inline void run(const Row& row, State* states)
 inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
 {
     Row rows[rows_together];
+    const int64_t fitting = short_columns / arrays.n_cols;  // longer rows are waited for less
+    const int64_t most = fitting < 1 ? 1 : fitting < rows_together ? fitting : rows_together;
     for (int64_t n; first < last; first += n) {
-        n = last - first < rows_together ? last - first : rows_together;
+        n = last - first < most ? last - first : most;
         for (int64_t i = 0; i < n; ++i)
             rows[i] = row_of(arrays, first + i);
         sweep_1::State states_1[rows_together];

@@ -1,7 +1,8 @@
 """Full rows of results that go past the caches, by non-temporal stores (results.hpp).
 
 A line that is stored to a cache is read from memory first, and written back later: past the caches
-a copy moves two thirds of the bytes. But what is read next should lie in a cache, if it can.
+a copy moves two thirds of the bytes. But what is read next should lie in a cache, if it can: others
+use the last one, too, and C libraries copy past it from a quarter of it on, as is done here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from fusegen.ir.kernel import Kernel, Sweep
 
 USUAL_BYTES = 32 << 20
 """Of the last cache, where the system does not say."""
+
+SHARE = 4
+"""Results fill more than one in so many of its bytes."""
 
 
 def writes_rows(kernel: Kernel) -> bool:
@@ -28,14 +32,14 @@ def past_caches(sweep: Sweep, kernel: Kernel) -> tuple[str, ...]:
 
 
 def column_bytes(kernel: Kernel) -> int:
-    """Of a column of a row, in all arrays that are read and written."""
-    return sum(p.dtype.itemsize for p in kernel.params if p.shape == "element")
+    """Of a column of a row, in all arrays of results."""
+    return sum(p.dtype.itemsize for p in kernel.params if p.output and p.shape == "element")
 
 
 def outgrow_caches(n_bytes: int) -> bool:
-    """Would the first results be out of the last cache before the last are made? The C++ of
-    exported libraries (cpu.hpp) asks the same."""
-    return n_bytes > last_cache()
+    """Are results of so many bytes too many for the last cache? The C++ of exported libraries
+    (cpu.hpp) asks the same."""
+    return SHARE * n_bytes > last_cache()
 
 
 @cache
