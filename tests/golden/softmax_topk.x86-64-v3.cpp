@@ -35,6 +35,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/pivots.hpp>
 #include <fusegen/cpu/best.hpp>
 #include <fusegen/cpu/search.hpp>
+#include <fusegen/cpu/abreast.hpp>
 
 namespace fg = fusegen;
 
@@ -71,6 +72,8 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 
 constexpr int64_t short_columns = 256;  // of rows that take turns
 constexpr int64_t rows_together = 8;
+
+constexpr int64_t abreast_columns = 128;  // of rows that stand in the lanes of a vector
 
 // Sweep 1: reads x.
 namespace sweep_1 {
@@ -220,6 +223,69 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
     }
 }
 
+// Rows [first, last), of no more than abreast_columns: one in every lane.
+inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
+{
+    typedef fg::lanes V;
+    alignas(64) float x_tile[abreast_columns * 8];
+    for (int64_t together; first < last; first += together) {
+        together = last - first < 8 ? last - first : 8;
+        Row rows[8];
+        for (int64_t i = 0; i < 8; ++i)
+            rows[i] = row_of(arrays, first + (i < together ? i : together - 1));
+        const Row& row = rows[0];
+        fg::turn_rows<V>(x_tile, arrays.n_cols, [&](int64_t i, int64_t col, auto live) {
+            fg::prefetch(rows[i].x + 8 * arrays.x_stride + col);
+            return fg::load<V>(rows[i].x + col, live);
+        });
+        struct {
+            V m;
+            V sum_exp;
+            fg::best_lists<V, 5> top;
+        } state;
+        {
+            fg::highest<V> m_lanes[2];
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                m_lanes[turn].take(x);  // texts.py  m = fg.max(x)
+            });
+            const V m = state.m = fg::both(m_lanes[0], m_lanes[1]).each();
+            const V m_anchor = fg::shift_anchor(m);
+            V sum_exp_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_m = x - m_anchor;
+                sum_exp_lanes[turn] += fg::exp_below(x_minus_m);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+            });
+            state.sum_exp = sum_exp_lanes[0] + sum_exp_lanes[1];
+            state.top.find(fg::both(m_lanes[0], m_lanes[1]), arrays.n_cols, [&](int64_t col) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                return x;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+            });
+        }
+        const V m = state.m;  // texts.py  m = fg.max(x)
+        const V sum_exp = fg::select(fg::is_finite(m), state.sum_exp, fg::all<V>(fg::nan));  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        for (int64_t entry = 0; entry < 5; ++entry) {
+            const V top_value = state.top.values[entry];
+            {
+                float values_lanes[fg::width<V>];
+                fg::store(values_lanes, fg::exp(top_value - m) / sum_exp);  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+                for (int64_t i = 0; i < together; ++i)
+                    rows[i].values[entry] = values_lanes[i];
+            }
+        }
+        for (int64_t entry = 0; entry < 5; ++entry) {
+            const fg::whole<V> top_column = state.top.columns[entry];
+            {
+                int64_t indices_lanes[fg::width<V>];
+                fg::store_int(indices_lanes, top_column);  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+                for (int64_t i = 0; i < together; ++i)
+                    rows[i].indices[entry] = indices_lanes[i];
+            }
+        }
+    }
+}
+
 }  // namespace softmax_topk
 
 }  // namespace
@@ -237,6 +303,8 @@ int64_t softmax_topk_scratch_bytes(int64_t)
 void softmax_topk_rows(const softmax_topk::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace softmax_topk;
+    if (arrays->n_cols >= 5 && arrays->n_cols <= abreast_columns)
+        return rows_abreast(*arrays, first, last);
     if (arrays->n_cols <= short_columns)
         return short_rows(*arrays, first, last);
     for (int64_t r = first; r < last; ++r) {

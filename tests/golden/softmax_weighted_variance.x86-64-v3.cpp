@@ -34,6 +34,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/exp.hpp>
 #include <fusegen/cpu/maths.hpp>
 #include <fusegen/cpu/pivots.hpp>
+#include <fusegen/cpu/abreast.hpp>
 
 namespace fg = fusegen;
 
@@ -68,6 +69,8 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 
 constexpr int64_t short_columns = 256;  // of rows that take turns
 constexpr int64_t rows_together = 8;
+
+constexpr int64_t abreast_columns = 256;  // of rows that stand in the lanes of a vector
 
 // Sweep 1: reads x.
 namespace sweep_1 {
@@ -266,6 +269,72 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
     }
 }
 
+// Rows [first, last), of no more than abreast_columns: one in every lane.
+inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
+{
+    typedef fg::lanes V;
+    alignas(64) float x_tile[abreast_columns * 8];
+    for (int64_t together; first < last; first += together) {
+        together = last - first < 8 ? last - first : 8;
+        Row rows[8];
+        for (int64_t i = 0; i < 8; ++i)
+            rows[i] = row_of(arrays, first + (i < together ? i : together - 1));
+        const Row& row = rows[0];
+        fg::turn_rows<V>(x_tile, arrays.n_cols, [&](int64_t i, int64_t col, auto live) {
+            fg::prefetch(rows[i].x + 8 * arrays.x_stride + col);
+            return fg::load<V>(rows[i].x + col, live);
+        });
+        struct {
+            V max_x;
+            V sum_exp;
+            V sum_exp_x;
+            V sum_dev2_exp;
+            V sum_dev_exp;
+        } state;
+        {
+            fg::highest<V> max_x_lanes[2];
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                max_x_lanes[turn].take(x);  // algebra_cases.py  m = fg.max(x)
+            });
+            const V max_x = state.max_x = fg::both(max_x_lanes[0], max_x_lanes[1]).each();
+            const V max_x_anchor = fg::shift_anchor(max_x);
+            V sum_exp_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            V sum_exp_x_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_max_x = x - max_x_anchor;
+                sum_exp_lanes[turn] += fg::exp_below(x_minus_max_x);  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+                sum_exp_x_lanes[turn] += x * fg::exp_below(x_minus_max_x);  // algebra_cases.py  nu = fg.sum(y * x)
+            });
+            const V sum_exp = state.sum_exp = sum_exp_lanes[0] + sum_exp_lanes[1];
+            const V sum_exp_x = state.sum_exp_x = sum_exp_x_lanes[0] + sum_exp_x_lanes[1];
+            const V nu_anchor = fg::shift_anchor(sum_exp_x / sum_exp);
+            V sum_dev2_exp_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            V sum_dev_exp_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_max_x = x - max_x_anchor;
+                const V x_minus_nu = x - nu_anchor;
+                sum_dev2_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+                sum_dev_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+            });
+            state.sum_dev2_exp = sum_dev2_exp_lanes[0] + sum_dev2_exp_lanes[1];
+            state.sum_dev_exp = sum_dev_exp_lanes[0] + sum_dev_exp_lanes[1];
+        }
+        const V max_x = state.max_x;  // algebra_cases.py  m = fg.max(x)
+        const V sum_exp = fg::select(fg::is_finite(max_x), state.sum_exp, fg::all<V>(fg::nan));  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        const V nu = fg::select(fg::is_finite(max_x), state.sum_exp_x / sum_exp, fg::all<V>(fg::nan));  // algebra_cases.py  nu = fg.sum(y * x)
+        const V sum_mul = fg::select(fg::is_finite(max_x) & fg::is_finite(nu), state.sum_dev2_exp / sum_exp, fg::all<V>(fg::nan));  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+        {
+            float sum_mul_lanes[fg::width<V>];
+            fg::store(sum_mul_lanes, sum_mul);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+            for (int64_t i = 0; i < together; ++i)
+                *rows[i].sum_mul = sum_mul_lanes[i];
+        }
+    }
+}
+
 }  // namespace softmax_weighted_variance
 
 }  // namespace
@@ -283,6 +352,8 @@ int64_t softmax_weighted_variance_scratch_bytes(int64_t)
 void softmax_weighted_variance_rows(const softmax_weighted_variance::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace softmax_weighted_variance;
+    if (arrays->n_cols >= 1 && arrays->n_cols <= abreast_columns)
+        return rows_abreast(*arrays, first, last);
     if (arrays->n_cols <= short_columns)
         return short_rows(*arrays, first, last);
     for (int64_t r = first; r < last; ++r) {

@@ -33,6 +33,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/maths.hpp>
 #include <fusegen/cpu/pivots.hpp>
+#include <fusegen/cpu/abreast.hpp>
 
 namespace fg = fusegen;
 
@@ -67,6 +68,8 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 
 constexpr int64_t short_columns = 256;  // of rows that take turns
 constexpr int64_t rows_together = 8;
+
+constexpr int64_t abreast_columns = 256;  // of rows that stand in the lanes of a vector
 
 // Sweep 1: reads x.
 namespace sweep_1 {
@@ -246,6 +249,65 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
     }
 }
 
+// Rows [first, last), of no more than abreast_columns: one in every lane.
+inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
+{
+    typedef fg::lanes V;
+    alignas(64) float x_tile[abreast_columns * 8];
+    for (int64_t together; first < last; first += together) {
+        together = last - first < 8 ? last - first : 8;
+        Row rows[8];
+        for (int64_t i = 0; i < 8; ++i)
+            rows[i] = row_of(arrays, first + (i < together ? i : together - 1));
+        const Row& row = rows[0];
+        fg::turn_rows<V>(x_tile, arrays.n_cols, [&](int64_t i, int64_t col, auto live) {
+            fg::prefetch(rows[i].x + 8 * arrays.x_stride + col);
+            return fg::load<V>(rows[i].x + col, live);
+        });
+        struct {
+            V lo;
+            V hi;
+            V count;
+            V sum_pow;
+            V sum_dev;
+        } state;
+        {
+            fg::lowest<V> lo_lanes[2];
+            fg::highest<V> hi_lanes[2];
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                lo_lanes[turn].take(x);  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
+                hi_lanes[turn].take(x);  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
+            });
+            const V lo = state.lo = fg::both(lo_lanes[0], lo_lanes[1]).each();
+            const V hi = state.hi = fg::both(hi_lanes[0], hi_lanes[1]).each();
+            const V count = state.count = fg::all<V>(float(arrays.n_cols));
+            const V sub_2_anchor = fg::scale_anchor(hi - lo);
+            const V lo_anchor = fg::shift_anchor(lo);
+            V sum_pow_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            V sum_dev_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
+                sum_pow_lanes[turn] += x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+                sum_dev_lanes[turn] += x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+            });
+            state.sum_pow = sum_pow_lanes[0] + sum_pow_lanes[1];
+            state.sum_dev = sum_dev_lanes[0] + sum_dev_lanes[1];
+        }
+        const V lo = state.lo;  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
+        const V hi = state.hi;  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
+        const V sub_2 = hi - lo;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+        const V sum_pow = fg::select(fg::is_finite(lo) & (fg::is_finite(sub_2) & (sub_2 != 0.0f)), state.sum_pow, fg::all<V>(fg::nan));  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+        {
+            float sum_pow_lanes[fg::width<V>];
+            fg::store(sum_pow_lanes, sum_pow);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+            for (int64_t i = 0; i < together; ++i)
+                *rows[i].sum_pow = sum_pow_lanes[i];
+        }
+    }
+}
+
 }  // namespace squares_between_the_extremes
 
 }  // namespace
@@ -263,6 +325,8 @@ int64_t squares_between_the_extremes_scratch_bytes(int64_t)
 void squares_between_the_extremes_rows(const squares_between_the_extremes::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace squares_between_the_extremes;
+    if (arrays->n_cols >= 1 && arrays->n_cols <= abreast_columns)
+        return rows_abreast(*arrays, first, last);
     if (arrays->n_cols <= short_columns)
         return short_rows(*arrays, first, last);
     for (int64_t r = first; r < last; ++r) {

@@ -32,6 +32,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/maths.hpp>
 #include <fusegen/cpu/pivots.hpp>
+#include <fusegen/cpu/abreast.hpp>
 
 namespace fg = fusegen;
 
@@ -70,6 +71,8 @@ inline Row row_of(const Arrays& arrays, int64_t row)
 
 constexpr int64_t short_columns = 512;  // of rows that take turns
 constexpr int64_t rows_together = 8;
+
+constexpr int64_t abreast_columns = 256;  // of rows that stand in the lanes of a vector
 
 // Sweep 1: reads x.
 namespace sweep_1 {
@@ -233,6 +236,64 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
     }
 }
 
+// Rows [first, last), of no more than abreast_columns: one in every lane.
+inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
+{
+    typedef fg::lanes V;
+    alignas(64) float x_tile[abreast_columns * 16];
+    for (int64_t together; first < last; first += together) {
+        together = last - first < 16 ? last - first : 16;
+        Row rows[16];
+        for (int64_t i = 0; i < 16; ++i)
+            rows[i] = row_of(arrays, first + (i < together ? i : together - 1));
+        const Row& row = rows[0];
+        fg::turn_rows<V>(x_tile, arrays.n_cols, [&](int64_t i, int64_t col, auto live) {
+            fg::prefetch(rows[i].x + 16 * arrays.x_stride + col);
+            return fg::load<V>(rows[i].x + col, live);
+        });
+        struct {
+            V mean_x_total;
+            V count;
+            V mean_pow;
+            V sum_dev;
+        } state;
+        {
+            V mean_x_total_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                mean_x_total_lanes[turn] += x;  // texts.py  return fg.var(x), fg.mean(x)
+            });
+            const V mean_x_total = state.mean_x_total = mean_x_total_lanes[0] + mean_x_total_lanes[1];
+            const V count = state.count = fg::all<V>(float(arrays.n_cols));
+            const V mean_x_anchor = fg::shift_anchor(mean_x_total / count);
+            V mean_pow_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            V sum_dev_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_mean_x = x - mean_x_anchor;
+                mean_pow_lanes[turn] += x_minus_mean_x * x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
+                sum_dev_lanes[turn] += x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
+            });
+            state.mean_pow = mean_pow_lanes[0] + mean_pow_lanes[1];
+            state.sum_dev = sum_dev_lanes[0] + sum_dev_lanes[1];
+        }
+        const V mean_x = state.mean_x_total / float(row.n_cols);  // texts.py  return fg.var(x), fg.mean(x)
+        const V mean_pow = fg::select(fg::is_finite(mean_x), state.mean_pow / float(row.n_cols), fg::all<V>(fg::nan));  // texts.py  return fg.var(x), fg.mean(x)
+        {
+            float mean_pow_lanes[fg::width<V>];
+            fg::store(mean_pow_lanes, mean_pow);  // texts.py  return fg.var(x), fg.mean(x)
+            for (int64_t i = 0; i < together; ++i)
+                *rows[i].mean_pow = mean_pow_lanes[i];
+        }
+        {
+            float mean_x_lanes[fg::width<V>];
+            fg::store(mean_x_lanes, mean_x);  // texts.py  return fg.var(x), fg.mean(x)
+            for (int64_t i = 0; i < together; ++i)
+                *rows[i].mean_x = mean_x_lanes[i];
+        }
+    }
+}
+
 }  // namespace var_mean
 
 }  // namespace
@@ -250,6 +311,8 @@ int64_t var_mean_scratch_bytes(int64_t)
 void var_mean_rows(const var_mean::Arrays* arrays, int64_t first, int64_t last, void* scratch)
 {
     using namespace var_mean;
+    if (arrays->n_cols >= 1 && arrays->n_cols <= abreast_columns)
+        return rows_abreast(*arrays, first, last);
     if (arrays->n_cols <= short_columns)
         return short_rows(*arrays, first, last);
     for (int64_t r = first; r < last; ++r) {

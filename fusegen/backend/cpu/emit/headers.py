@@ -50,6 +50,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
     "best": ("leader", "best_list", "offer_peak"),
     "compress": (),
     "search": ("search",),
+    "abreast": ("turn_rows", "leaders", "best_lists"),
     "sorting": (),
     "ranking": ("ranking",),
     "kth": (),

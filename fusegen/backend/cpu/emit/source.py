@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from fusegen.backend.cpu.emit.abreast import abreast_view
 from fusegen.backend.cpu.emit.absorb import AbsorbPrinter
 from fusegen.backend.cpu.emit.dialect import C_TYPES, KNOWN, CpuDialect
 from fusegen.backend.cpu.emit.finish import FinishPrinter
@@ -128,6 +129,7 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
         numbered=FIRST_COLUMN.name in names_in(kernel), writes_rows=writes_rows(kernel),
         kept=kept, kept_columns=KEPT_BYTES // kernel.compute.itemsize,
         short_columns=schedule.short_columns if turns and not gathered else 0,
+        abreast=abreast_view(kernel, scope, lanes, schedule.chunk),
         pairs=pairs,
         row_tables=tuple(row_table(p, row) for p in _met_by_columns(kernel)),
         batches=tuple(p.name for p in kernel.params if p.shape == "column_vector"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.backend.cpu.emit.abreast import AbreastView
 from fusegen.backend.cpu.emit.dialect import KNOWN, ROW
 from fusegen.backend.cpu.emit.kept import Kept
 from fusegen.backend.cpu.emit.pairs import PairsView, Table
@@ -204,6 +205,7 @@ class KernelView:
     kept: Kept | None
     kept_columns: int  # of the longest row whose terms are kept
     short_columns: int  # of the longest row that others take turns with; 0: none does
+    abreast: AbreastView | None  # rows one in every lane
     pairs: bool  # does it read vectors?
     row_tables: tuple[Table, ...]  # vectors of rows
     batches: tuple[str, ...]  # arrays of columns' vectors

@@ -3,17 +3,33 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <fusegen/cpu/exp.hpp>
+#include <fusegen/cpu/vectors.hpp>
 
 namespace fusegen {
 
 namespace {
 
 // What elements are kept relative to: the pivot, or 0 while it is no usable number.
-inline real shift_anchor(real pivot) { return std::isfinite(pivot) ? pivot : 0; }
+template <typename V>
+inline V shift_anchor(V pivot)
+{
+    if constexpr (std::is_arithmetic_v<V>)
+        return std::isfinite(pivot) ? pivot : 0;
+    else
+        return pivot - pivot == V() ? pivot : V();
+}
 
 // What elements are kept relative to: the pivot, or 1 while it is no usable number.
-inline real scale_anchor(real pivot) { return std::isfinite(pivot) && pivot != 0 ? pivot : 1; }
+template <typename V>
+inline V scale_anchor(V pivot)
+{
+    if constexpr (std::is_arithmetic_v<V>)
+        return std::isfinite(pivot) && pivot != 0 ? pivot : 1;
+    else
+        return (pivot - pivot == V()) & (pivot != V()) ? pivot : all<V>(1);
+}
 
 // Are exponentials relative to one pivot good for another, which is no less? Between them must be a
 // number, and the factor, by which they may also be divided, one that has all its digits.

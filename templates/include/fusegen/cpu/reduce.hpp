@@ -83,6 +83,8 @@ struct highest {
         nans |= x != x;
     }
 
+    V each() const { return nans ? all<V>(nan) : so_far; }
+
     real across() const
     {
         const real found = fusegen::across(so_far, [](auto a, auto b) { return a > b ? a : b; });
@@ -102,6 +104,8 @@ struct lowest {
         so_far = x < so_far ? x : so_far;
         nans |= x != x;
     }
+
+    V each() const { return nans ? all<V>(nan) : so_far; }
 
     real across() const
     {
