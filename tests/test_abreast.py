@@ -76,7 +76,7 @@ def test_values_of_rows(target):
 
 @pytest.mark.parametrize(("target", "k", "dtype"), [
     (LEVELS[0], 1, dt.FLOAT32), (LEVELS[0], 3, dt.BFLOAT16), (LEVELS[-1], 2, dt.FLOAT32),
-    (LEVELS[len(LEVELS) // 2], 8, dt.FLOAT16),
+    (LEVELS[len(LEVELS) // 2], 8, dt.FLOAT16), (LEVELS[0], 13, dt.FLOAT32),
 ])
 def test_lists_of_softmax(target, k, dtype):
     found = executable(of_lists, target=CPU_TARGETS[target], dtypes=(("x", dtype),),

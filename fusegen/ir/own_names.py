@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 _BESIDE = """
-    above absorb across add_dots add_terms add_up after again ahead ahead_number aligned
-    all_strips along any_of_row any_row any_unusual any_unusual_column arrays arrived ask
-    async_proxy_fence at await_blocks await_chunk await_group band band_rows bands bar bar_of
-    barriers_ready bars batch_rows before begin behind below best best_of_groups best_of_peaks
-    best_of_vectors bit block blockDim blockIdx block_reduce block_reduce_again blocks
-    blocks_of_a_row bring_beside bring_vectors bring_words bytes chunk clamped clear
+    above abreast_columns absorb across add_dots add_terms add_up after again ahead ahead_number
+    aligned all_strips along any_of_row any_row any_unusual any_unusual_column arrays arrived
+    ask async_proxy_fence at await_blocks await_chunk await_group band band_rows bands bar
+    bar_of barriers_ready bars batch_rows before begin behind below best best_of_groups
+    best_of_peaks best_of_vectors bit block blockDim blockIdx block_reduce block_reduce_again
+    blocks blocks_of_a_row bring_beside bring_vectors bring_words bytes chunk clamped clear
     cluster_reduce col collect collect_best column column_of column_stages column_t columns
     combine complete contributing copies_commit copies_wait copy_chunks copy_rows copy_stored
     copy_tiles count count_best counts cut deal_best down each_list edge edge_item edge_of end
@@ -32,16 +32,16 @@ _BESIDE = """
     raise rank ranked reach reach_of reaching reaching_items read read_held read_items
     read_stash rebase reference refill registers_down registers_up resident rest rings room
     rounded_columns rounded_rows row row_number row_of row_of_step row_of_team row_stages
-    row_step row_tile rows rows_at_a_time rows_that_come rsqrt rsqrtf run run_of_block runs
-    scratch seen settle share shared slice slices slot so_far some some_lost sort split splits
-    spread_step squares stage stages start stash state states states_alone states_outer_stride
-    states_stride step store store_items store_two store_words stored stored_stages strip
-    strip_reduce strip_reduce_cluster strip_reduce_grid strip_reduce_last strips summed
-    summed_stages tables tail take take_tile tangents_of tanh_narrow team teams tell_count term
-    term_edge term_items terms threadIdx tickets ties tile tile_numbers tile_of_block tile_rows
-    tile_state tile_step tiles to to_boundary together turn turns two uint4 unroll unusual
-    unusual_columns value_of value_of_score vector vectors_per_group visit wanted_of_sample warp
-    warp_row warp_states warps whole word word_of words
+    row_step row_tile rows rows_abreast rows_at_a_time rows_that_come rsqrt rsqrtf run
+    run_of_block runs scratch seen settle share shared slice slices slot so_far some some_lost
+    sort split splits spread_step squares stage stages start stash state states states_alone
+    states_outer_stride states_stride step store store_items store_two store_words stored
+    stored_stages strip strip_reduce strip_reduce_cluster strip_reduce_grid strip_reduce_last
+    strips summed summed_stages tables tail take take_tile tangents_of tanh_narrow team teams
+    tell_count term term_edge term_items terms threadIdx tickets ties tile tile_numbers
+    tile_of_block tile_rows tile_state tile_step tiles to to_boundary together turn turns two
+    uint4 unroll unusual unusual_columns value_of value_of_score vector vectors_per_group visit
+    wanted_of_sample warp warp_row warp_states warps whole word word_of words
 """
 
 _ENDINGS = """

@@ -17,6 +17,7 @@ from fusegen.backend.cpu.emit.peaks import Peaks
 from fusegen.backend.cpu.emit.phases import EXTREME, is_extreme, joined, lanes_of_fold, start
 from fusegen.backend.cpu.emit.scope import RowScope, sweep_exprs
 from fusegen.backend.cpu.emit.state import anchor_text, identity_of, is_count, zero_of
+from fusegen.backend.cpu.schedule import CpuSchedule
 from fusegen.backend.emit.comments import noted
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
@@ -41,8 +42,9 @@ COLUMNS, COLUMNS_OF_LISTS = 256, 128
 """The longest of such rows: they are turned into columns in less time than lanes of each are
 folded. With lists, of which every column meets every entry, shorter ones."""
 
-LONGEST_LIST, SHORTEST_LIST = 8, 2
-"""Longer lists are found row by row; shorter ones cost no more than sums."""
+LONGEST_LIST, SHORTEST_LIST = 16, 2
+"""Longer lists are found row by row; the shortest cost no more than sums, or than wide vectors'
+lanes folded one into the other."""
 
 _SHAPES = {False: ("element", "scalar"), True: ("row", "list")}
 """Of arrays that are read, and of those that are written."""
@@ -68,15 +70,18 @@ class AbreastView:
 
 
 def abreast_view(
-    kernel: Kernel, scope: RowScope, lanes: CpuDialect, chunk: int
+    kernel: Kernel, scope: RowScope, lanes: CpuDialect, schedule: CpuSchedule
 ) -> AbreastView | None:
     """None where rows of the kernel cannot stand abreast, or are folded in shorter chunks."""
     if len(kernel.sweeps) != 1 or kernel.prelude or not _fits(kernel, kernel.sweeps[0]):
         return None
-    lists = kernel.sweeps[0].monoid.lists
-    most = COLUMNS if sum(c.k for c in lists) <= SHORTEST_LIST else COLUMNS_OF_LISTS
-    least = max([1, *(c.k for c in lists)])
-    return _Printer(kernel, scope, lanes).view(least, most) if chunk >= most else None
+    monoid = kernel.sweeps[0].monoid
+    entries = sum(c.k for c in monoid.lists)
+    beside = bool(monoid.moving) or schedule.target.vector_bytes == 64
+    few = not entries or (beside and entries <= SHORTEST_LIST)
+    most = COLUMNS if few else COLUMNS_OF_LISTS
+    least = max([1, *(c.k for c in monoid.lists)])
+    return _Printer(kernel, scope, lanes).view(least, most) if schedule.chunk >= most else None
 
 
 def _fits(kernel: Kernel, sweep: Sweep) -> bool:
@@ -248,10 +253,12 @@ class _Printer:
         """A result to every row that has one."""
         dtype: DType = self.kernel.param(name).dtype
         place = f"rows[i].{name}{entry}" if entry else f"*rows[i].{name}"
+        stored = store(dtype, f"{name}_lanes", self.lanes.text(value), self.lanes)
         yield from (
-            "{", f"    {C_TYPES[dtype.name]} {name}_lanes[{fg('width')}<V>];", "    "
-            + noted(store(dtype, f"{name}_lanes", self.lanes.text(value), self.lanes), note),
-            "    for (int64_t i = 0; i < together; ++i)", f"        {place} = {name}_lanes[i];", "}")
+            "{", f"    {C_TYPES[dtype.name]} {name}_lanes[{fg('width')}<V>];",
+            f"    {noted(stored, note)}", "    for (int64_t i = 0; i < together; ++i)",
+            f"        {place} = {name}_lanes[i];", "}",
+        )
 
 
 def _varying(kernel: Kernel, sweep: Sweep) -> Sweep:

@@ -63,6 +63,7 @@ class AbsorbPrinter:
         self.ranked: tuple[Best | KBest, ...] = (
             *self.monoid.best, *(c for c in self.monoid.lists if not gathers(c, kernel)))
         self.peaks = Peaks(self.monoid, self.ranked)
+        self.alone = self.peaks.lone and not kernel.has_vectors
         self.folded = [f for f in self.monoid.folded
                        if not (is_count(f) or f.name in self.vectors)]
         self.turns = self._by_turns([f.lift for f in (*self.folded, *self.peaks.owns)])
@@ -119,7 +120,7 @@ class AbsorbPrinter:
 
     def _fold(self) -> Phase | None:
         """Base monoids across the chunk, and the peaks that lists are filtered by."""
-        folded, own = self.folded, self.peaks.owns
+        folded, own = self.folded, [] if self.alone else self.peaks.owns
         weights = [w for f in self.monoid.folded for w in self._weights(f)]
         if not (folded or own or weights or any(map(is_count, self.monoid.folded))):
             return None
@@ -244,6 +245,10 @@ class AbsorbPrinter:
         """Candidates for a list or a leader; most chunks hold none."""
         held, peak = self.lanes.text(best.lift), self.peaks.of_chunk(best)
         loop, fold = self._items([best.lift]), self.peaks.fold(best)
+        if self.alone:
+            return Phase(f"{best.name}: what is ahead of the last so far.",
+                         search=f"{fg('find')}<V>(state.{best.name}, ",
+                         loop=(*loop, self._noted(f"return {held};", best.name)))
         if isinstance(best, KBest):
             lanes = joined(fold, by_turns=self.turns)
             lanes += ".so_far" if is_extreme(fold) else ""
@@ -261,15 +266,13 @@ class AbsorbPrinter:
         )
 
     def _stores(self) -> Phase | None:
-        stores = self.sweep.element_stores
-        if not stores:
+        if not (stores := self.sweep.element_stores):
             return None
         loop = self._items([s.value for s in stores])
         for s in stores:
             param = self.kernel.param(s.param)
-            value = self.lanes.text(s.value)
-            line = store(param.dtype, f"row.{s.param} + col", value, self.lanes)
-            loop.append(noted(line, s.note))
+            place, value = f"row.{s.param} + col", self.lanes.text(s.value)
+            loop.append(noted(store(param.dtype, place, value, self.lanes), s.note))
         past = past_caches(self.sweep, self.kernel) if self.lanes.partly else ()
         return Phase("Elements to memory.", loop=tuple(loop), past=past)
 

@@ -49,7 +49,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
     "ranks": (),
     "best": ("leader", "best_list", "offer_peak"),
     "compress": (),
-    "search": ("search",),
+    "search": ("search", "find"),
     "abreast": ("turn_rows", "leaders", "best_lists"),
     "sorting": (),
     "ranking": ("ranking",),

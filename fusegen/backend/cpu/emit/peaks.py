@@ -27,6 +27,12 @@ class Peaks:
         return self.own(best) or self._twins(best)[0]
 
     @property
+    def lone(self) -> bool:
+        """Is one list all that elements go to? Once it is full they are read once."""
+        counts = all(f.counts for f in self.monoid.folded)
+        return counts and len(self.ranked) == 1 and isinstance(self.ranked[0], KBest)
+
+    @property
     def owns(self) -> list[Folded]:
         return [own for c in self.ranked if (own := self.own(c)) is not None]
 

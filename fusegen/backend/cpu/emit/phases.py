@@ -29,7 +29,7 @@ class Phase:
     title: str
     before: tuple[str, ...] = ()
     condition: str = ""  # the loop runs only if it holds
-    search: str = ""  # then: the function that visits the chunk, and its first arguments
+    search: str = ""  # the function that visits the chunk, if one does, and its first arguments
     loop: tuple[str, ...] = ()
     by_turns: bool = False  # do vectors go to two folds by turns?
     after: tuple[str, ...] = ()

@@ -129,7 +129,7 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
         numbered=FIRST_COLUMN.name in names_in(kernel), writes_rows=writes_rows(kernel),
         kept=kept, kept_columns=KEPT_BYTES // kernel.compute.itemsize,
         short_columns=schedule.short_columns if turns and not gathered else 0,
-        abreast=abreast_view(kernel, scope, lanes, schedule.chunk),
+        abreast=abreast_view(kernel, scope, lanes, schedule),
         pairs=pairs,
         row_tables=tuple(row_table(p, row) for p in _met_by_columns(kernel)),
         batches=tuple(p.name for p in kernel.params if p.shape == "column_vector"),

@@ -125,6 +125,38 @@ inline bool fill(best_list<T, K>& list, int64_t begin, int64_t end, F at)
     return choose<entrants<V, T>::most / width<V>>(list, found, begin);
 }
 
+// The lanes of v whose bit is set.
+template <typename T, int64_t K, typename P>
+inline void offer_lanes(best_list<T, K>& list, P v, uint64_t bits, int64_t column)
+{
+    for (; bits != 0; bits &= bits - 1) {
+        const int lane = __builtin_ctzll(bits);
+        list.offer(v[lane], column + lane);
+    }
+}
+
+// Columns [begin, end) to a list, those that reach its bar.
+template <typename V, typename T, int64_t K, typename F>
+inline void scan(best_list<T, K>& list, int64_t begin, int64_t end, F at)
+{
+    constexpr int64_t n = width<V>;
+    T bar = list.bar();
+    for (; begin + 4 * n <= end; begin += 4 * n) {
+        uint64_t bits[4], some = 0;
+        for (int64_t i = 0; i < 4; ++i)
+            some |= bits[i] = reaching(at(begin + i * n, all_lanes()), bar);
+        if (rarely(some != 0)) {
+            for (int64_t i = 0; i < 4; ++i)
+                offer_lanes(list, at(begin + i * n, all_lanes()), bits[i], begin + i * n);
+            bar = list.bar();
+        }
+    }
+    each<V>(begin, end, [&](int64_t col, auto live) {
+        const auto v = at(col, live);
+        offer_lanes(list, v, reaching(v, bar) & live_of(live), col);
+    });
+}
+
 // Columns [begin, end) to a list; `top`: lane by lane, the greatest of them.
 template <typename V, typename T, int64_t K, typename P, typename F>
 inline void search(best_list<T, K>& list, P top, int64_t begin, int64_t end, F at)
@@ -137,18 +169,27 @@ inline void search(best_list<T, K>& list, P top, int64_t begin, int64_t end, F a
         if constexpr (K <= 8 && K <= width<V>)
             if (list.is_empty() && fill<V>(list, begin, end, at))
                 return;
-        T bar = list.bar();
-        each<V>(begin, end, [&](int64_t col, auto live) {
-            const auto v = at(col, live);
-            uint64_t bits = reaching(v, bar) & live_of(live);
-            if (rarely(bits != 0)) {
-                for (; bits != 0; bits &= bits - 1) {
-                    const int lane = __builtin_ctzll(bits);
-                    list.offer(v[lane], col + lane);
-                }
-                bar = list.bar();
-            }
+        scan<V>(list, begin, end, at);
+    }
+}
+
+// Likewise, of which nothing is known.
+template <typename V, typename T, int64_t K, typename F>
+inline void find(best_list<T, K>& list, int64_t begin, int64_t end, F at)
+{
+    if constexpr (std::is_arithmetic_v<V>) {
+        for (; begin < end; ++begin)
+            list.offer(at(begin, all_lanes()), begin);
+    } else if (list.is_empty()) {
+        typedef like<T, V> part;
+        part top[2] = {all<part>(lowest_of<T>), all<part>(lowest_of<T>)};
+        each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
+            const auto v = live(at(col, live), lowest_of<T>);
+            top[turn] = v > top[turn] ? v : top[turn];
         });
+        search<V>(list, top[0] > top[1] ? top[0] : top[1], begin, end, at);
+    } else {
+        scan<V>(list, begin, end, at);
     }
 }
 
