@@ -63,9 +63,11 @@ struct leaders {
     void find(const P& peak, int64_t n_cols, F at)
     {
         typedef mask<V> number;
-        number first = number();
-        for (int64_t col = n_cols; col-- > 0;)
-            first = at(col) == peak.so_far ? all<number>(col) : first;
+        number first = number(), here = all<number>(n_cols);
+        for (int64_t col = n_cols; col-- > 0;) {
+            here -= 1;  // as a vector, which is there sooner than what is spread from a number
+            first = at(col) == peak.so_far ? here : first;
+        }
         if (rarely(any(peak.nans)))
             for (int64_t col = n_cols; col-- > 0;) {
                 const V v = at(col);
