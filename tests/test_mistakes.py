@@ -243,7 +243,7 @@ CALLS = [
     (lambda: softmax(X.astype("u8")), fg.DTypeError, "x.astype('int64')"),
     (lambda: softmax(X.astype("M8[s]")), fg.DTypeError, "x.astype('int64')"),
     (lambda: lib.cross_entropy(X, LABELS.astype(">u8")), fg.DTypeError, "labels.astype('int64')"),
-    (lambda: softmax(X.astype("c8")), fg.DTypeError, "x.astype('float32')"),
+    (lambda: softmax(X.astype("c8")), fg.DTypeError, "x.real"),
     (lambda: softmax.source(dtype="int7"), fg.DTypeError, "Did you mean 'int"),
     (lambda: softmax(X.astype(object)), fg.DTypeError, "object"),
     (lambda: softmax(X.astype("f8").astype("U8")), fg.DTypeError, "not supported"),

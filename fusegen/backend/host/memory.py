@@ -108,16 +108,26 @@ def _dtype(name: str, dtype: Any) -> DType:
     try:
         return _known_dtype(dtype)
     except DTypeError as error:
-        near = "int64" if _is_whole(dtype) else "float32"
-        how = f".to(torch.{near})" if isinstance(dtype, str) else f".astype('{near}')"
         raise DTypeError(f"{name}: {error.what}", why=error.why,
-                         fix=f"Convert it first, for example with {name}{how}.",
-                         ) from None
+                         fix=_instead(name, dtype)) from None
 
 
-def _is_whole(dtype: Any) -> bool:
-    """Of a type without kernels: integers of 64 bits without a sign, dates and durations."""
-    return getattr(dtype, "kind", "") in ("m", "M", "u") or str(dtype) == "uint64"
+def _instead(name: str, dtype: Any) -> str:
+    """What to do with an array of a type without kernels, so that nothing is lost unsaid."""
+    def to(near: str) -> str:
+        return f"{name}.to(torch.{near})" if isinstance(dtype, str) else f"{name}.astype('{near}')"
+
+    kind = getattr(dtype, "kind", "")
+    if "complex" in str(dtype):
+        return f"Take what is real of it: {name}.real, {name}.imag or abs({name})."
+    if kind == "u" or str(dtype) == "uint64":
+        return f"{to('int64')} is right below 2**63; {to('float64')} keeps 53 bits."
+    if kind == "O":
+        return f"numpy.asarray({name}, 'float64') makes numbers of its objects, and NaN of None."
+    if getattr(dtype, "names", None):
+        return f"Take one of its fields: {name}['{dtype.names[0]}']."
+    near = "int64" if kind in ("m", "M") else "float64" if kind in ("f", "U", "S") else "float32"
+    return f"Convert it first, for example with {to(near)}."
 
 
 def _adopt_numpy(name: str, given: Any) -> Adopted:
