@@ -74,6 +74,19 @@ def test_values_of_rows(target):
         assert np.isnan(got[2][np.isnan(x).any(1)]).all()
 
 
+def plain(x, *, k):
+    return fg.topk(x, k)
+
+
+def test_lists_alone_have_the_same_bits_one_by_one_and_abreast():
+    found = executable(plain, constants=(("k", 5),))
+    x = hard(37, 90)
+    got, single = run(found, {"x": x}, 90), alone(found, x, 90)
+    for one, among, want in zip(single, got, np_topk(x, 5), strict=True):
+        np.testing.assert_array_equal(one, among)
+        np.testing.assert_array_equal(among, want)
+
+
 @pytest.mark.parametrize(("target", "k", "dtype"), [
     (LEVELS[0], 1, dt.FLOAT32), (LEVELS[0], 3, dt.BFLOAT16), (LEVELS[-1], 2, dt.FLOAT32),
     (LEVELS[len(LEVELS) // 2], 8, dt.FLOAT16), (LEVELS[0], 13, dt.FLOAT32),

@@ -258,7 +258,7 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
                 sum_exp_lanes[turn] += fg::exp_below(x_minus_m);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
             });
             state.sum_exp = sum_exp_lanes[0] + sum_exp_lanes[1];
-            state.top.find(fg::both(m_lanes[0], m_lanes[1]), arrays.n_cols, [&](int64_t col) {
+            state.top.find(fg::both(m_lanes[0], m_lanes[1]), together, arrays.n_cols, [&](int64_t col) {
                 const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
                 return x;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
             });

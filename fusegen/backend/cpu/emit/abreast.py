@@ -63,6 +63,7 @@ class AbreastView:
     """What the partial prints."""
 
     tiles: tuple[Tile, ...]
+    fewest: int  # rows; fewer are folded one by one, where that gives the same bits
     least: int  # columns: lists are filled from them
     most: int
     fields: tuple[tuple[str, str], ...]  # of the rows' states: types and names
@@ -81,7 +82,15 @@ def abreast_view(
     few = not entries or (beside and entries <= SHORTEST_LIST)
     most = COLUMNS if few else COLUMNS_OF_LISTS
     least = max([1, *(c.k for c in monoid.lists)])
-    return _Printer(kernel, scope, lanes).view(least, most) if schedule.chunk >= most else None
+    fewest = schedule.lanes // 4 if _selects(kernel.sweeps[0]) else 1
+    return (_Printer(kernel, scope, lanes).view(fewest, least, most)
+            if schedule.chunk >= most else None)
+
+
+def _selects(sweep: Sweep) -> bool:
+    """Are results values that are there, and columns? Nothing is rounded, in whatever order."""
+    stored = all(isinstance(s.value, Var) and not s.entries.steps for s in sweep.list_stores)
+    return stored and not (sweep.row_stores or sweep.steps or sweep.lets)
 
 
 def _fits(kernel: Kernel, sweep: Sweep) -> bool:
@@ -121,7 +130,7 @@ class _Printer:
         self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *self.monoid.lists)
         self.peaks = Peaks(self.monoid, self.ranked)
 
-    def view(self, least: int, most: int) -> AbreastView:
+    def view(self, fewest: int, least: int, most: int) -> AbreastView:
         folds = [*self._folds()]
         for number, level in enumerate(self.monoid.levels):
             folds += self._level(number, level)
@@ -132,7 +141,8 @@ class _Printer:
         lines += self._stores()
         return AbreastView(
             tiles=tuple(Tile(n, self._load(n)) for n in self.sweep.streams),
-            least=least, most=most, fields=tuple(self._fields()), lines=tuple(lines),
+            fewest=fewest, least=least, most=most, fields=tuple(self._fields()),
+            lines=tuple(lines),
         )
 
     def _load(self, name: str) -> str:
@@ -224,7 +234,8 @@ class _Printer:
     def _ranked(self) -> Iterator[str]:
         for c in self.ranked:
             peak = joined(self.peaks.fold(c), by_turns=True)
-            yield f"state.{c.name}.find({peak}, arrays.n_cols, [&](int64_t col) {{"
+            yield (f"state.{c.name}.find({peak}, together, arrays.n_cols, "
+                   "[&](int64_t col) {")
             yield from (f"    {line}" for line in self._items([c.lift]))
             yield "    " + noted(f"return {self.lanes.text(c.lift)};", self.notes.get(c.name, ""))
             yield "});"

@@ -60,7 +60,7 @@ struct leaders {
 
     // `peak`: a fold of all values.
     template <typename P, typename F>
-    void find(const P& peak, int64_t n_cols, F at)
+    void find(const P& peak, int64_t, int64_t n_cols, F at)
     {
         typedef mask<V> number;
         number first = number(), here = all<number>(n_cols);
@@ -85,15 +85,16 @@ struct best_lists {
     V values[K];
     whole<V> columns[K];
 
-    // `peak`: a fold of all values, which are K at least.
+    // `peak`: a fold of all values, which are K at least. Of a few rows, most columns enter no list.
     template <typename P, typename F>
-    void find(const P& peak, int64_t n_cols, F at)
+    void find(const P& peak, int64_t n_rows, int64_t n_cols, F at)
     {
+        const bool few = n_rows <= width<V> / 4;
         mask<V> places[K] = {};
         if (rarely(any(peak.nans)))
-            insert(places, n_cols, [&](int64_t col) { return ranks_of(at(col)); });
+            insert(places, n_cols, few, [&](int64_t col) { return ranks_of(at(col)); });
         else
-            insert(places, n_cols, at);
+            insert(places, n_cols, few, at);
         for (int64_t k = 0; k < K; ++k) {
             for (int64_t i = 0; i < width<V>; ++i)
                 values[k][i] = at(places[k][i])[i];
@@ -112,7 +113,7 @@ struct best_lists {
 
     // The columns of the K greatest. What comes later is behind its equals.
     template <typename F>
-    static void insert(mask<V>* places, int64_t n_cols, F at)
+    static void insert(mask<V>* places, int64_t n_cols, bool few, F at)
     {
         typedef std::decay_t<decltype(at(0))> key;
         key keys[K] = {};
@@ -120,7 +121,10 @@ struct best_lists {
             enter(keys, places, col, all_if<mask<V>>(true), at(col), col);
         for (int64_t col = K; col < n_cols; ++col) {
             const key next = at(col);
-            enter(keys, places, K - 1, next > keys[K - 1], next, col);
+            const mask<V> here = next > keys[K - 1];
+            if (few && !any(here))
+                continue;
+            enter(keys, places, K - 1, here, next, col);
         }
     }
 
