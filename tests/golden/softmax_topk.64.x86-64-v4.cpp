@@ -6,8 +6,8 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 64 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
-// Tree       block online, chunks of 1024
-// Schedule   vectors of 16, chunks of 1024, pieces of 262144 columns
+// Tree       block online, chunks of 512
+// Schedule   vectors of 16, chunks of 512, pieces of 262144 columns
 // Bytes      reads each element once, writes 768 bytes a row
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 typedef float real;  // what is computed with
 typedef real lanes __attribute__((vector_size(64)));  // 16 at a time
 constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows on however many threads
-constexpr int64_t list_block = 4096;  // columns between two looks at the room of long lists
+constexpr int64_t list_block = 2048;  // columns between two looks at the room of long lists
 
 }  // namespace
 
@@ -161,10 +161,10 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
     const int64_t first = begin, rest = end - (end - begin) % fg::width<fg::lanes>;
     const auto absorb_all = [&](int64_t from, int64_t to) {
         for (int64_t stop; from < to; from = stop) {
-            stop = to - from < 1024 + 16 ? to : from + 1024;
-            fg::prefetch(row.x + from + 4096, 1024);
-            fg::expect(row.values, 64, (from - first) / 1024);
-            fg::expect(row.indices, 64, (from - first) / 1024);
+            stop = to - from < 512 + 16 ? to : from + 512;
+            fg::prefetch(row.x + from + 4096, 512);
+            fg::expect(row.values, 64, (from - first) / 512);
+            fg::expect(row.indices, 64, (from - first) / 512);
             absorb<fg::lanes>(state, row, from, stop);
         }
     };
@@ -181,8 +181,8 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
         return;
     }
     each_list<fg::lanes>(state, row, [&](auto& list, auto) {
-        const int64_t chunks = (list.surveyed(rest - first) + 1023) / 1024;
-        begin = first + chunks * 1024 > begin ? first + chunks * 1024 : begin;
+        const int64_t chunks = (list.surveyed(rest - first) + 511) / 512;
+        begin = first + chunks * 512 > begin ? first + chunks * 512 : begin;
     });
     begin = begin < rest ? begin : rest;
     absorb_all(first, with_rest(begin));
@@ -191,7 +191,7 @@ inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
         list.template search<fg::lanes>(first, begin, lift);
     });
     while (begin < rest) {
-        const int64_t stop = rest - begin < 4096 ? rest : begin + 4096;
+        const int64_t stop = rest - begin < 2048 ? rest : begin + 2048;
         each_list<fg::lanes>(state, row, [&](auto& list, auto lift) {
             list.template mark<fg::lanes>(begin, stop, lift);
         });

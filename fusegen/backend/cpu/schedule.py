@@ -21,6 +21,10 @@ CHUNK_VECTORS = 64
 """A chunk's where vectors have 64 bytes, so that folds across lanes, which wait for every lane,
 cost little."""
 
+IN_ORDER, LONG_LIST_VECTORS = 8, 32
+"""Longest lists that are kept in order by insertion, and a chunk's vectors beside longer ones:
+these are marked and taken between chunks, while rows keep coming from memory if that is soon."""
+
 SHORT_VECTORS = 32
 """Rows of no more than these take turns: what one has just computed, and needs next, takes longer
 to come than the instructions of a step."""
@@ -107,5 +111,7 @@ def select_cpu(
     if chunk is None:
         chunk = CHUNK_BYTES // program.kernels[0].compute.itemsize
         if target.vector_bytes == 64 and not program.has_vectors:
-            chunk = CHUNK_VECTORS * lanes
+            monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
+            long_lists = any(c.k > IN_ORDER for monoid in monoids for c in monoid.lists)
+            chunk = (LONG_LIST_VECTORS if long_lists else CHUNK_VECTORS) * lanes
     return CpuSchedule(target=target, lanes=lanes, chunk=chunk)

@@ -11,6 +11,7 @@ from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import OwnView, own_view
 from fusegen.backend.cpu.emit.rebase import rebase_lines
 from fusegen.backend.cpu.emit.scope import RowScope
+from fusegen.backend.cpu.schedule import IN_ORDER
 from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.dtypes import Kind
@@ -19,9 +20,9 @@ from fusegen.ir.kernel import Kernel, Sweep
 from fusegen.ir.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
 from fusegen.ir.monoid_text import merge_text
 
-IN_ORDER, IN_ORDER_OF_PAIRS = 8, 64
-"""Longest lists that are kept in order by insertion; longer ones gather candidates and select. Over
-vectors many rows have their lists at a time, and elements cost more than to insert a few."""
+IN_ORDER_OF_PAIRS = 64
+"""As IN_ORDER; longer ones gather candidates and select. Over vectors many rows have their lists at
+a time, and elements cost more than to insert a few."""
 
 
 @dataclass(frozen=True)
