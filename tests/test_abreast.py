@@ -32,6 +32,10 @@ def of_lists(x, *, k):
     return fg.topk(fg.exp(x - m) / fg.sum(fg.exp(x - m)), k)
 
 
+def of_sums(x):
+    return fg.mean(x), fg.var(x)
+
+
 def hard(n_rows, n_cols):
     """Rows of which some are equal, infinite, or hold NaN, side by side with others."""
     rng = np.random.default_rng(n_cols)
@@ -106,3 +110,15 @@ def test_lists_of_softmax(target, k, dtype):
         p /= p.sum(1, keepdims=True)
         want = np.take_along_axis(p, columns, 1)
         np.testing.assert_allclose(values.astype("f8"), want, rtol=1e-2, atol=1e-3)
+
+
+def test_sums_are_no_farther_off_than_those_of_folded_lanes():
+    """One after the other, 256 equal numbers are off by the roundings of as many sums."""
+    x = np.concatenate([np.full((20, COLUMNS), 1e8), 1e4 + np.random.default_rng(0).normal(
+        size=(200, COLUMNS))]).astype("f4")
+    wide = x.astype("f8")
+    for level in LEVELS:
+        found = executable(of_sums, target=CPU_TARGETS[level])
+        mean, var = run(found, {"x": x}, COLUMNS)
+        assert np.max(np.abs(mean - wide.mean(1)) / np.spacing(np.abs(x[:, 0]))) < 2.5
+        assert np.max(np.abs(var - wide.var(1))) < 1e-5

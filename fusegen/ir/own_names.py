@@ -45,10 +45,10 @@ _BESIDE = """
 """
 
 _ENDINGS = """
-    1 a alone anchor apart at band bar batch begin best body bytes c candidates collected column
-    columns copied count dealt divisor each early edge entry expected factor first found fresh
-    from greatest guessed half held i in is item items kept key keys known lanes last late lists
-    lopsided m map met mine next of offered orders out outer own partial parts peak peaks
+    1 a alone anchor apart at band bar batch before begin best body bytes c candidates collected
+    column columns copied count dealt divisor each early edge entry expected factor first found
+    fresh from greatest guessed half held i in is item items kept key keys known lanes last late
+    lists lopsided m map met mine next of offered orders out outer own partial parts peak peaks
     pending picked place radius ratio reach rest ring room rounded row rows same sampled scores
     share shift sixteens slots sorted start stash step stored stride sum summed tile turned
     unusual value values vector wanted weight

@@ -7,7 +7,7 @@ also where it is alone: what it comes to does not depend on how many there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cpu.emit.dialect import C_TYPES, CpuDialect
@@ -45,6 +45,8 @@ folded. With lists, of which every column meets every entry, shorter ones."""
 LONGEST_LIST, SHORTEST_LIST = 16, 2
 """Longer lists are found row by row; the shortest cost no more than sums, or than wide vectors'
 lanes folded one into the other."""
+
+TOGETHER = 32  # columns are added up, then to those before: n one by one are off by n roundings
 
 _SHAPES = {False: ("element", "scalar"), True: ("row", "list")}
 """Of arrays that are read, and of those that are written."""
@@ -165,11 +167,11 @@ class _Printer:
         folded = [f for f in self.monoid.folded if not is_count(f)]
         todo = [*folded, *self.peaks.owns]
         for f in todo:
-            kind = self.lanes.type_in(f.kind)
             yield (start(f"{fg(EXTREME[f.fold])}<V>", f.name, "", by_turns=True) if is_extreme(f)
-                   else self._nothing(f, kind, identity_of(f, self.scope.dialect)))
+                   else self._nothing(f, identity_of(f, self.scope.dialect)))
         if todo:
-            yield from self._loop([f.lift for f in todo], map(self._next, todo))
+            sums = [f for f in folded if f.fold == "sum"]
+            yield from self._loop([f.lift for f in todo], map(self._next, todo), sums)
         for f in self.monoid.folded:
             both = joined(f, by_turns=True)
             count = f"{fg('all')}<V>({self.lanes.real}(arrays.n_cols))"
@@ -181,8 +183,12 @@ class _Printer:
         taken = f"{place}.take({lift});" if is_extreme(f) else taken_in(f, place, lift, fg)
         return noted(taken, self.notes.get(f.name, ""))
 
-    def _nothing(self, component: Folded | Moving, kind: str, value: str) -> str:
-        return start(kind, component.name, f"{fg('all')}<{kind}>({value})", by_turns=True)
+    def _nothing(self, component: Folded | Moving, value: str) -> str:
+        kind = self.lanes.type_in(component.kind)
+        return start(kind, component.name, self._all(component, value), by_turns=True)
+
+    def _all(self, component: Folded | Moving, value: str) -> str:
+        return f"{fg('all')}<{self.lanes.type_in(component.kind)}>({value})"
 
     def _level(self, number: int, level: Level) -> Iterator[str]:
         """Pivots that are known now, and the sums relative to them."""
@@ -194,8 +200,7 @@ class _Printer:
         used = {n for m in level.moving for n in variables(m.lift)}
         relatives = [r for r in self.monoid.relatives if r.name in used]
         for m in level.moving:
-            kind = self.lanes.type_in(m.kind)
-            yield self._nothing(m, kind, zero_of(m.kind, self.scope.dialect))
+            yield self._nothing(m, zero_of(m.kind, self.scope.dialect))
         steps = []
         for r in relatives:
             u = self.monoid.relative(r, lambda n: Var(self.monoid.pivot(n).anchor, varying=True))
@@ -204,19 +209,28 @@ class _Printer:
             added = f"{lanes_of_fold(m.name, by_turns=True)} += {lanes.text(m.lift)};"
             steps.append(noted(added, self.notes.get(m.name, "")))
         lifts = [m.lift for m in level.moving]
-        yield from self._loop([*lifts, *(r.atom for r in relatives)], steps)
+        yield from self._loop([*lifts, *(r.atom for r in relatives)], steps, level.moving)
         last = number + 1 == len(self.monoid.levels)
         for m in level.moving:
             known = "" if last else f"const {self.lanes.type_in(m.kind)} {m.name} = "
             yield f"{known}state.{m.name} = {m.name}_lanes[0] + {m.name}_lanes[1];"
 
-    def _loop(self, exprs: Iterable[Expr], steps: Iterable[str]) -> Iterator[str]:
-        """Over the columns, two folds by turns."""
-        each = fg("each_by_turns")
-        yield (f"{each}<{self.lanes.real}>(0, arrays.n_cols, "
+    def _loop(
+        self, exprs: Iterable[Expr], steps: Iterable[str], sums: Sequence[Folded | Moving]
+    ) -> Iterator[str]:
+        """Over the columns, two folds by turns; sums are those of runs of columns."""
+        nothing = {f.name: self._all(f, zero_of(f.kind, self.lanes)) for f in sums}
+        yield from (f"auto {n}_before = {value};" for n, value in nothing.items())
+        if sums:
+            yield "for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {"
+            yield f"end = arrays.n_cols - begin < {TOGETHER} ? arrays.n_cols : begin + {TOGETHER};"
+        span = "begin, end" if sums else "0, arrays.n_cols"
+        yield (f"{fg('each_by_turns')}<{self.lanes.real}>({span}, "
                "[&](int64_t col, auto, auto turn) {")
-        yield from (f"    {line}" for line in (*self._items(exprs), *steps))
-        yield "});"
+        yield from (*(f"    {line}" for line in (*self._items(exprs), *steps)), "});")
+        yield from (f"{n}_before += {n}_lanes[0] + {n}_lanes[1], {n}_lanes[0] = {n}_lanes[1] = {v};"
+                    for n, v in nothing.items())
+        yield from [*("}" for _ in sums[:1]), *(f"{n}_lanes[0] = {n}_before;" for n in nothing)]
 
     def _items(self, exprs: Iterable[Expr]) -> Iterator[str]:
         """Sources and lets, in order, that these element expressions use."""
