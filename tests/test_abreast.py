@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.cpu_cases import executable, np_topk, run
 
-from fusegen.backend.cpu.emit.abreast import COLUMNS, COLUMNS_OF_LISTS
+from fusegen.backend.cpu.abreast import COLUMNS, COLUMNS_OF_LISTS
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
 from fusegen.ir import dtypes as dt

@@ -157,7 +157,7 @@ softmax_topk_fold_kernel(
         take_tile(top, top_keys, top_bar, here, top_pending, top_peak, top_key_of, top_key_at, top_keys_of);
     }
     const State state = block_reduce<Team>(folded1, warp_states1);
-    const auto* top_best = finish<true>(top, rank);
+    const auto* top_best = finish(top, rank);
     if (rank == 0) {
         m_state_out[row * 18] = state.m;
         sum_exp_state_out[row * 18] = state.sum_exp;

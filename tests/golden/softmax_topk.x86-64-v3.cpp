@@ -254,13 +254,13 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             V sum_exp_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
             auto sum_exp_before = fg::all<V>(0.0f);
             for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-            end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-            fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                const V x_minus_m = x - m_anchor;
-                sum_exp_lanes[turn] += fg::exp_below(x_minus_m);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-            });
-            sum_exp_before += sum_exp_lanes[0] + sum_exp_lanes[1], sum_exp_lanes[0] = sum_exp_lanes[1] = fg::all<V>(0.0f);
+                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
+                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
+                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                    const V x_minus_m = x - m_anchor;
+                    sum_exp_lanes[turn] += fg::exp_below(x_minus_m);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+                });
+                sum_exp_before += sum_exp_lanes[0] + sum_exp_lanes[1], sum_exp_lanes[0] = sum_exp_lanes[1] = fg::all<V>(0.0f);
             }
             sum_exp_lanes[0] = sum_exp_before;
             state.sum_exp = sum_exp_lanes[0] + sum_exp_lanes[1];

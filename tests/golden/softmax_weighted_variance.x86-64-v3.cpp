@@ -304,15 +304,15 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             auto sum_exp_before = fg::all<V>(0.0f);
             auto sum_exp_x_before = fg::all<V>(0.0f);
             for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-            end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-            fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                const V x_minus_max_x = x - max_x_anchor;
-                sum_exp_lanes[turn] += fg::exp_below(x_minus_max_x);  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-                sum_exp_x_lanes[turn] += x * fg::exp_below(x_minus_max_x);  // algebra_cases.py  nu = fg.sum(y * x)
-            });
-            sum_exp_before += sum_exp_lanes[0] + sum_exp_lanes[1], sum_exp_lanes[0] = sum_exp_lanes[1] = fg::all<V>(0.0f);
-            sum_exp_x_before += sum_exp_x_lanes[0] + sum_exp_x_lanes[1], sum_exp_x_lanes[0] = sum_exp_x_lanes[1] = fg::all<V>(0.0f);
+                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
+                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
+                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                    const V x_minus_max_x = x - max_x_anchor;
+                    sum_exp_lanes[turn] += fg::exp_below(x_minus_max_x);  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+                    sum_exp_x_lanes[turn] += x * fg::exp_below(x_minus_max_x);  // algebra_cases.py  nu = fg.sum(y * x)
+                });
+                sum_exp_before += sum_exp_lanes[0] + sum_exp_lanes[1], sum_exp_lanes[0] = sum_exp_lanes[1] = fg::all<V>(0.0f);
+                sum_exp_x_before += sum_exp_x_lanes[0] + sum_exp_x_lanes[1], sum_exp_x_lanes[0] = sum_exp_x_lanes[1] = fg::all<V>(0.0f);
             }
             sum_exp_lanes[0] = sum_exp_before;
             sum_exp_x_lanes[0] = sum_exp_x_before;
@@ -324,16 +324,16 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             auto sum_dev2_exp_before = fg::all<V>(0.0f);
             auto sum_dev_exp_before = fg::all<V>(0.0f);
             for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-            end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-            fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                const V x_minus_max_x = x - max_x_anchor;
-                const V x_minus_nu = x - nu_anchor;
-                sum_dev2_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
-                sum_dev_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
-            });
-            sum_dev2_exp_before += sum_dev2_exp_lanes[0] + sum_dev2_exp_lanes[1], sum_dev2_exp_lanes[0] = sum_dev2_exp_lanes[1] = fg::all<V>(0.0f);
-            sum_dev_exp_before += sum_dev_exp_lanes[0] + sum_dev_exp_lanes[1], sum_dev_exp_lanes[0] = sum_dev_exp_lanes[1] = fg::all<V>(0.0f);
+                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
+                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
+                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                    const V x_minus_max_x = x - max_x_anchor;
+                    const V x_minus_nu = x - nu_anchor;
+                    sum_dev2_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+                    sum_dev_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+                });
+                sum_dev2_exp_before += sum_dev2_exp_lanes[0] + sum_dev2_exp_lanes[1], sum_dev2_exp_lanes[0] = sum_dev2_exp_lanes[1] = fg::all<V>(0.0f);
+                sum_dev_exp_before += sum_dev_exp_lanes[0] + sum_dev_exp_lanes[1], sum_dev_exp_lanes[0] = sum_dev_exp_lanes[1] = fg::all<V>(0.0f);
             }
             sum_dev2_exp_lanes[0] = sum_dev2_exp_before;
             sum_dev_exp_lanes[0] = sum_dev_exp_before;

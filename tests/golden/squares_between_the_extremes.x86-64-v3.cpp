@@ -289,15 +289,15 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             auto sum_pow_before = fg::all<V>(0.0f);
             auto sum_dev_before = fg::all<V>(0.0f);
             for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-            end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-            fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
-                sum_pow_lanes[turn] += x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-                sum_dev_lanes[turn] += x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-            });
-            sum_pow_before += sum_pow_lanes[0] + sum_pow_lanes[1], sum_pow_lanes[0] = sum_pow_lanes[1] = fg::all<V>(0.0f);
-            sum_dev_before += sum_dev_lanes[0] + sum_dev_lanes[1], sum_dev_lanes[0] = sum_dev_lanes[1] = fg::all<V>(0.0f);
+                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
+                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
+                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                    const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
+                    sum_pow_lanes[turn] += x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+                    sum_dev_lanes[turn] += x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+                });
+                sum_pow_before += sum_pow_lanes[0] + sum_pow_lanes[1], sum_pow_lanes[0] = sum_pow_lanes[1] = fg::all<V>(0.0f);
+                sum_dev_before += sum_dev_lanes[0] + sum_dev_lanes[1], sum_dev_lanes[0] = sum_dev_lanes[1] = fg::all<V>(0.0f);
             }
             sum_pow_lanes[0] = sum_pow_before;
             sum_dev_lanes[0] = sum_dev_before;

@@ -261,12 +261,12 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             V mean_x_total_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
             auto mean_x_total_before = fg::all<V>(0.0f);
             for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-            end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-            fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                mean_x_total_lanes[turn] += x;  // texts.py  return fg.var(x), fg.mean(x)
-            });
-            mean_x_total_before += mean_x_total_lanes[0] + mean_x_total_lanes[1], mean_x_total_lanes[0] = mean_x_total_lanes[1] = fg::all<V>(0.0f);
+                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
+                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
+                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                    mean_x_total_lanes[turn] += x;  // texts.py  return fg.var(x), fg.mean(x)
+                });
+                mean_x_total_before += mean_x_total_lanes[0] + mean_x_total_lanes[1], mean_x_total_lanes[0] = mean_x_total_lanes[1] = fg::all<V>(0.0f);
             }
             mean_x_total_lanes[0] = mean_x_total_before;
             const V mean_x_total = state.mean_x_total = mean_x_total_lanes[0] + mean_x_total_lanes[1];
@@ -277,15 +277,15 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             auto mean_pow_before = fg::all<V>(0.0f);
             auto sum_dev_before = fg::all<V>(0.0f);
             for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-            end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-            fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                const V x_minus_mean_x = x - mean_x_anchor;
-                mean_pow_lanes[turn] += x_minus_mean_x * x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
-                sum_dev_lanes[turn] += x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
-            });
-            mean_pow_before += mean_pow_lanes[0] + mean_pow_lanes[1], mean_pow_lanes[0] = mean_pow_lanes[1] = fg::all<V>(0.0f);
-            sum_dev_before += sum_dev_lanes[0] + sum_dev_lanes[1], sum_dev_lanes[0] = sum_dev_lanes[1] = fg::all<V>(0.0f);
+                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
+                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
+                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                    const V x_minus_mean_x = x - mean_x_anchor;
+                    mean_pow_lanes[turn] += x_minus_mean_x * x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
+                    sum_dev_lanes[turn] += x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
+                });
+                mean_pow_before += mean_pow_lanes[0] + mean_pow_lanes[1], mean_pow_lanes[0] = mean_pow_lanes[1] = fg::all<V>(0.0f);
+                sum_dev_before += sum_dev_lanes[0] + sum_dev_lanes[1], sum_dev_lanes[0] = sum_dev_lanes[1] = fg::all<V>(0.0f);
             }
             mean_pow_lanes[0] = mean_pow_before;
             sum_dev_lanes[0] = sum_dev_before;

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from fusegen.backend.cpu.abreast import Room, room_abreast
 from fusegen.backend.cpu.emit.dialect import C_TYPES, CpuDialect
 from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.names import fg
@@ -25,32 +26,15 @@ from fusegen.backend.emit.terms import below_pivots
 from fusegen.ir.dtypes import DType
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import (
-    COLUMN,
-    ENTRY,
-    FIRST_COLUMN,
     N_COLS,
-    FromMemory,
     Kernel,
     Let,
-    ListStore,
     Sweep,
 )
-from fusegen.ir.kernel_walk import names_in, used_in, with_values
+from fusegen.ir.kernel_walk import used_in, with_values
 from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving
 
-COLUMNS, COLUMNS_OF_LISTS = 256, 128
-"""The longest of such rows: they are turned into columns in less time than lanes of each are
-folded. With lists, of which every column meets every entry, shorter ones."""
-
-LONGEST_LIST, SHORTEST_LIST = 16, 2
-"""Longer lists are found row by row; the shortest cost no more than sums, or than wide vectors'
-lanes folded one into the other."""
-
 TOGETHER = 32  # columns are added up, then to those before: n one by one are off by n roundings
-
-_SHAPES = {False: ("element", "scalar"), True: ("row", "list")}
-"""Of arrays that are read, and of those that are written."""
-
 
 @dataclass(frozen=True)
 class Tile:
@@ -65,9 +49,7 @@ class AbreastView:
     """What the partial prints."""
 
     tiles: tuple[Tile, ...]
-    fewest: int  # rows; fewer are folded one by one, where that gives the same bits
-    least: int  # columns: lists are filled from them
-    most: int
+    room: Room
     fields: tuple[tuple[str, str], ...]  # of the rows' states: types and names
     lines: tuple[str, ...]
 
@@ -76,48 +58,8 @@ def abreast_view(
     kernel: Kernel, scope: RowScope, lanes: CpuDialect, schedule: CpuSchedule
 ) -> AbreastView | None:
     """None where rows of the kernel cannot stand abreast, or are folded in shorter chunks."""
-    if len(kernel.sweeps) != 1 or kernel.prelude or not _fits(kernel, kernel.sweeps[0]):
-        return None
-    monoid = kernel.sweeps[0].monoid
-    entries = sum(c.k for c in monoid.lists)
-    beside = bool(monoid.moving) or schedule.target.vector_bytes == 64
-    few = not entries or (beside and entries <= SHORTEST_LIST)
-    most = COLUMNS if few else COLUMNS_OF_LISTS
-    least = max([1, *(c.k for c in monoid.lists)])
-    fewest = schedule.lanes // 4 if _selects(kernel.sweeps[0]) else 1
-    return (_Printer(kernel, scope, lanes).view(fewest, least, most)
-            if schedule.chunk >= most else None)
-
-
-def _selects(sweep: Sweep) -> bool:
-    """Are results values that are there, and columns? Nothing is rounded, in whatever order."""
-    stored = all(isinstance(s.value, Var) and not s.entries.steps for s in sweep.list_stores)
-    return stored and not (sweep.row_stores or sweep.steps or sweep.lets)
-
-
-def _fits(kernel: Kernel, sweep: Sweep) -> bool:
-    monoid = sweep.monoid
-    plain = all(p.shape in _SHAPES[p.output] for p in kernel.params)
-    tiles = [kernel.param(n) for n in sweep.streams]
-    items = all(isinstance(s, FromMemory) for s in sweep.loads) and 0 < len(tiles) <= 2
-    kinds = [*(b.kind for b in monoid.best), *(c.kind for c in monoid.lists),
-             *(p.dtype.kind for p in tiles)]
-    floats = all(kind == "float" for kind in kinds)
-    alone = not (monoid.own or monoid.held or sweep.element_stores or sweep.masks)
-    numbers = all(c.width == 1 for c in monoid.components)
-    short = all(c.k <= LONGEST_LIST for c in monoid.lists)
-    steps = all(isinstance(s, Let) for s in sweep.steps) and not any(
-        s.takes for s in sweep.row_stores)
-    entries = all(_is_plain(s, monoid.lists) for s in sweep.list_stores)
-    placed = {COLUMN.name, FIRST_COLUMN.name} & names_in(sweep)
-    return (plain and items and floats and alone and numbers and short and steps and entries
-            and not placed)
-
-
-def _is_plain(stored: ListStore, lists: Iterable[object]) -> bool:
-    own = stored.entries.top in {getattr(c, "name", "") for c in lists}
-    plain = all(isinstance(step, Let) for step in stored.entries.steps)
-    return own and plain and ENTRY.name not in names_in(stored)
+    room = room_abreast(kernel, schedule)
+    return None if room is None else _Printer(kernel, scope, lanes).view(room)
 
 
 class _Printer:
@@ -132,7 +74,7 @@ class _Printer:
         self.ranked: tuple[Best | KBest, ...] = (*self.monoid.best, *self.monoid.lists)
         self.peaks = Peaks(self.monoid, self.ranked)
 
-    def view(self, fewest: int, least: int, most: int) -> AbreastView:
+    def view(self, room: Room) -> AbreastView:
         folds = [*self._folds()]
         for number, level in enumerate(self.monoid.levels):
             folds += self._level(number, level)
@@ -143,7 +85,7 @@ class _Printer:
         lines += self._stores()
         return AbreastView(
             tiles=tuple(Tile(n, self._load(n)) for n in self.sweep.streams),
-            fewest=fewest, least=least, most=most, fields=tuple(self._fields()),
+            room=room, fields=tuple(self._fields()),
             lines=tuple(lines),
         )
 
@@ -218,19 +160,25 @@ class _Printer:
     def _loop(
         self, exprs: Iterable[Expr], steps: Iterable[str], sums: Sequence[Folded | Moving]
     ) -> Iterator[str]:
-        """Over the columns, two folds by turns; sums are those of runs of columns."""
+        """Over the columns, two folds by turns."""
+        span = "begin, end" if sums else "0, arrays.n_cols"
+        found = [f"{fg('each_by_turns')}<{self.lanes.real}>({span}, "
+                 "[&](int64_t col, auto, auto turn) {",
+                 *(f"    {line}" for line in (*self._items(exprs), *steps)), "});"]
+        return self._in_runs(found, sums) if sums else iter(found)
+
+    def _in_runs(
+        self, loop: Iterable[str], sums: Sequence[Folded | Moving]
+    ) -> Iterator[str]:
+        """The loop for each run of columns, whose sums are added to those before."""
         nothing = {f.name: self._all(f, zero_of(f.kind, self.lanes)) for f in sums}
         yield from (f"auto {n}_before = {value};" for n, value in nothing.items())
-        if sums:
-            yield "for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {"
-            yield f"end = arrays.n_cols - begin < {TOGETHER} ? arrays.n_cols : begin + {TOGETHER};"
-        span = "begin, end" if sums else "0, arrays.n_cols"
-        yield (f"{fg('each_by_turns')}<{self.lanes.real}>({span}, "
-               "[&](int64_t col, auto, auto turn) {")
-        yield from (*(f"    {line}" for line in (*self._items(exprs), *steps)), "});")
-        yield from (f"{n}_before += {n}_lanes[0] + {n}_lanes[1], {n}_lanes[0] = {n}_lanes[1] = {v};"
-                    for n, v in nothing.items())
-        yield from [*("}" for _ in sums[:1]), *(f"{n}_lanes[0] = {n}_before;" for n in nothing)]
+        yield "for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {"
+        yield f"    end = arrays.n_cols - begin < {TOGETHER} ? arrays.n_cols : begin + {TOGETHER};"
+        yield from (f"    {line}" for line in loop)
+        yield from (f"    {n}_before += {n}_lanes[0] + {n}_lanes[1], "
+                    f"{n}_lanes[0] = {n}_lanes[1] = {value};" for n, value in nothing.items())
+        yield from ("}", *(f"{n}_lanes[0] = {n}_before;" for n in nothing))
 
     def _items(self, exprs: Iterable[Expr]) -> Iterator[str]:
         """Sources and lets, in order, that these element expressions use."""

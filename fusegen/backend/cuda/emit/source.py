@@ -47,7 +47,6 @@ def cuda_source(program: Program, schedule: CudaSchedule, *, within: bool = Fals
     owns = [own_view(c, dialect) for c in operators(program)]
     context = {
         **_facts(schedule, dialect),
-        "short_rows": program.role == "fold",  # may they have fewer columns than lists entries?
         "states": any(v.state for v in sweeps),
         "list_ways": {c.way for v in sweeps for c in v.lists}, "full_bin": FULLEST_BIN,
         "splits": any(k.splits for k in kernels),

@@ -5,10 +5,10 @@
 
 namespace fusegen {
 
-// Puts the `wanted` greatest of many keys in order, greatest first. A histogram says where the keys of each
-// bin go, and inside a bin they are counted. A bin that is too full for that gets a histogram of its own; the
-// keys of lower bins wait. There is room beside for all keys, unless none of the first bins is too full: then
-// false, and the keys are where they were.
+// Puts the `wanted` greatest of many keys in order, greatest first; all of them where there are fewer. A
+// histogram says where the keys of each bin go, and inside a bin they are counted. A bin that is too full for
+// that gets a histogram of its own; the keys of lower bins wait. There is room beside for all keys, unless
+// none of the first bins is too full: then false, and the keys are where they were.
 template <int kRoom, int kFullBin, typename Key, typename TallyType>
 __device__ __forceinline__ bool sort_by_bins(
     Key* keys, Key* beside, int count, int wanted, TallyType& tally, int rank)
@@ -18,7 +18,7 @@ __device__ __forceinline__ bool sort_by_bins(
     constexpr int kBins = TallyType::kBins, kMyBins = TallyType::kMyBins;
     constexpr int kKeyBits = 8 * sizeof(Key);
     int first = 0, end = count;  // of the keys at hand: those before are in order, those behind are less
-    while (first < wanted) {
+    while (first < min(wanted, count)) {
         int skip = 0;  // leading bits that are the same in all of them
         Key low, high;
         clear_bins(tally, rank);

@@ -23,7 +23,7 @@ __device__ __forceinline__ const Key* sort_by_counting(const Key* keys, Key* to,
 
 // The list's K best, in order; of a row that may be shorter, those that there are. Every thread of the team
 // takes part, after a barrier.
-template <bool kShort = false, typename List>
+template <typename List>
 __device__ __noinline__ const typename List::Key* finish(List& list, int rank)
 {
     constexpr bool kMany = List::kCutAt > List::kCountable;
@@ -34,10 +34,9 @@ __device__ __noinline__ const typename List::Key* finish(List& list, int rank)
     if constexpr (kMany) {
         if (count > List::kCountable) {
             constexpr int kRoom = List::kSlots - List::kBeside, kFullBin = List::kFullBin;
-            const int wanted = kShort && count < List::kK ? count : List::kK;
-            if (!sort_by_bins<kRoom, kFullBin>(list.slots, beside, count, wanted, list.tally, rank)) {
+            if (!sort_by_bins<kRoom, kFullBin>(list.slots, beside, count, List::kK, list.tally, rank)) {
                 cut(list, rank);
-                sort_by_bins<kRoom, kFullBin>(list.slots, beside, list.count, wanted, list.tally, rank);
+                sort_by_bins<kRoom, kFullBin>(list.slots, beside, list.count, List::kK, list.tally, rank);
             }
             return list.slots;
         }
