@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,6 +63,17 @@ def test_deadlock_between_a_barrier_and_a_shuffle() -> None:
     body = "if (threadIdx.x & 1) __syncthreads();\nelse __syncwarp();\n__syncthreads();"
     error = failure(body, "deadlock: 32 threads wait at __syncthreads, 32 in warp collectives")
     assert error.line == 4
+
+
+def test_threads_that_meet_for_ever() -> None:
+    """As where a loop waits for more keys than there are."""
+    code = ("import test_simt, pytest\n"
+            "with pytest.raises(test_simt.SimtError, match='endless'):\n"
+            "    test_simt.run('for (int n = 0; n < 9; n = 0) __syncthreads();', threads=64)")
+    soon = {**os.environ, "SIMT_SECONDS": "0.1"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, env=soon,
+                          capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
 
 
 def test_loop_that_waits_for_another_thread() -> None:

@@ -8,6 +8,7 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <deque>
 #include <map>
 #include <memory>
@@ -220,6 +221,8 @@ struct Machine {
     Thread* current = nullptr;   // null while the scheduler runs
     uint32_t time = 1;           // advances when a barrier is released and when a cluster starts
     uint64_t changes = 0;        // what others may have waited for: writes, barriers, exits
+    uint64_t turns = 0;          // of threads that could run, so far
+    std::clock_t began = 0;      // when the first had its turn
     uint64_t looks = 0;          // polls of another place than the thread's last
     uint64_t clock = 0;          // looks at the time so far
     uint32_t proxy_fences = 0;   // so far

@@ -1,6 +1,8 @@
 // Runs the threads of each block, and the barriers and warp collectives they meet at.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "machine.h"
 
@@ -117,6 +119,16 @@ void report_spin(const std::vector<Block*>& blocks) {
                    "runs now will change%s", count, describe_waits(blocks).c_str());
 }
 
+// Notices a launch that goes on and on, its threads meeting at barriers or in collectives. What counts is
+// the processor's time, not that of other work.
+bool endless() {
+    static const char* const said = std::getenv("SIMT_SECONDS");
+    static const double most = said != nullptr ? std::atof(said) : 120;
+    Machine& m = *machine;
+    if (m.began == 0) m.began = std::clock();
+    return ++m.turns % 1024 == 0 && double(std::clock() - m.began) > most * CLOCKS_PER_SEC;
+}
+
 // Runs the threads that can run until all have to wait; in a random order, it may also stop before,
 // so that blocks overtake one another.  Returns whether any thread ran.
 bool run_block(Block& block, std::vector<Thread*>& ready) {
@@ -128,6 +140,10 @@ bool run_block(Block& block, std::vector<Thread*>& ready) {
         collect_ready_threads(block, ready);
         if (ready.empty()) return any;
         any = true;
+        if (endless()) {
+            record_failure(ready.front(), ready.front()->site, "endless: threads go on meeting one another");
+            return any;
+        }
         make_live(block);
         for (Thread* thread : ready) {
             resume(*thread);
