@@ -170,6 +170,9 @@ class CpuDialect:
                 return f"{fg('one_where')}<{fg('whole')}<V>>({args[0]})"
             case "to_bool":
                 return self._narrowed(source, f"{args[0]} != 0")
+            case "where" if source != "bool":  # what sums are multiplied by says so, too
+                args[0] = self._narrowed(source, f"{args[0]} != 0")
+                return f"{fg(op.c)}({', '.join(args)})"
             case "not":
                 return f"{fg('inverse')}({args[0]})"
             case "and" | "or" if not all(a.varying for a in call.args):
