@@ -291,8 +291,9 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last, void* 
 {
     Row rows[rows_together];
     Known known[rows_together];
-    const int64_t fitting = short_columns / arrays.n_cols;  // longer rows are waited for less
-    const int64_t most = fitting < 1 ? 1 : fitting < rows_together ? fitting : rows_together;
+    // Longer rows are waited for less; pieces of rows may have no columns.
+    const int64_t fitting = arrays.n_cols > 0 ? short_columns / arrays.n_cols : rows_together;
+    const int64_t most = fitting < rows_together ? fitting : rows_together;
     for (int64_t n; first < last; first += n) {
         n = last - first < most ? last - first : most;
         for (int64_t i = 0; i < n; ++i) {
