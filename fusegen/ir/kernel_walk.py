@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from fusegen.ir.expr import Call, Expr, Lit, Var, substitute, variables
-from fusegen.ir.kernel import Gather, Let, Sweep
+from fusegen.ir.kernel import ENTRY, Gather, Let, ListStore, Sweep
 
 
 def expressions_in(part: Any) -> Iterator[Expr]:
@@ -19,6 +19,12 @@ def expressions_in(part: Any) -> Iterator[Expr]:
 def gathers_in(part: Any) -> Iterator[Gather]:
     """Every gather inside records of the Kernel IR: of row values, and of lists' entries."""
     return _inside(part, (Gather,))
+
+
+def is_plain(stored: ListStore) -> bool:
+    """Is an entry computed without a look at other arrays, or at its place?"""
+    plain = all(isinstance(step, Let) for step in stored.entries.steps)
+    return plain and ENTRY.name not in names_in(stored)
 
 
 def _inside(part: Any, kinds: tuple[type, ...]) -> Iterator[Any]:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusegen.backend.cpu.schedule import CpuSchedule
 from fusegen.ir.expr import Var
-from fusegen.ir.kernel import (
-    COLUMN,
-    ENTRY,
-    FIRST_COLUMN,
-    FromMemory,
-    Kernel,
-    Let,
-    ListStore,
-    Sweep,
-)
-from fusegen.ir.kernel_walk import names_in
+from fusegen.ir.kernel import COLUMN, FIRST_COLUMN, FromMemory, Kernel, Let, Sweep
+from fusegen.ir.kernel_walk import is_plain, names_in
 
 COLUMNS, COLUMNS_OF_LISTS = 256, 128
 """The longest of such rows: they are turned into columns in less time than lanes of each are
@@ -73,13 +63,8 @@ def _fits(kernel: Kernel, sweep: Sweep) -> bool:
     short = all(c.k <= LONGEST_LIST for c in monoid.lists)
     steps = all(isinstance(s, Let) for s in sweep.steps) and not any(
         s.takes for s in sweep.row_stores)
-    entries = all(_is_plain(s, monoid.lists) for s in sweep.list_stores)
+    own = {c.name for c in monoid.lists}
+    entries = all(s.entries.top in own and is_plain(s) for s in sweep.list_stores)
     placed = {COLUMN.name, FIRST_COLUMN.name} & names_in(sweep)
     return (plain and items and floats and alone and numbers and short and steps and entries
             and not placed)
-
-
-def _is_plain(stored: ListStore, lists: Iterable[object]) -> bool:
-    own = stored.entries.top in {getattr(c, "name", "") for c in lists}
-    plain = all(isinstance(step, Let) for step in stored.entries.steps)
-    return own and plain and ENTRY.name not in names_in(stored)

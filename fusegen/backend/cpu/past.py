@@ -21,7 +21,7 @@ SHARE = 4
 
 def writes_rows(kernel: Kernel) -> bool:
     """Has it results with an element for each column? Then it is told whether they go past."""
-    return any(p.output and p.shape == "element" for p in kernel.params)
+    return column_bytes(kernel) > 0
 
 
 def past_caches(sweep: Sweep, kernel: Kernel) -> tuple[str, ...]:

@@ -25,16 +25,12 @@ from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.terms import below_pivots
 from fusegen.ir.dtypes import DType
 from fusegen.ir.expr import Expr, Var, variables
-from fusegen.ir.kernel import (
-    N_COLS,
-    Kernel,
-    Let,
-    Sweep,
-)
+from fusegen.ir.kernel import N_COLS, Kernel, Let, Sweep
 from fusegen.ir.kernel_walk import used_in, with_values
 from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving
 
 TOGETHER = 32  # columns are added up, then to those before: n one by one are off by n roundings
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -167,9 +163,7 @@ class _Printer:
                  *(f"    {line}" for line in (*self._items(exprs), *steps)), "});"]
         return self._in_runs(found, sums) if sums else iter(found)
 
-    def _in_runs(
-        self, loop: Iterable[str], sums: Sequence[Folded | Moving]
-    ) -> Iterator[str]:
+    def _in_runs(self, loop: Iterable[str], sums: Sequence[Folded | Moving]) -> Iterator[str]:
         """The loop for each run of columns, whose sums are added to those before."""
         nothing = {f.name: self._all(f, zero_of(f.kind, self.lanes)) for f in sums}
         yield from (f"auto {n}_before = {value};" for n, value in nothing.items())
@@ -244,5 +238,3 @@ def _varying(kernel: Kernel, sweep: Sweep) -> Sweep:
                 names[name] = replace(var, varying=True)
     found: Sweep = with_values(sweep, names)
     return found
-
-

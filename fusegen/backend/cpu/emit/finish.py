@@ -17,7 +17,6 @@ from fusegen.backend.emit.lines import Line, inside
 from fusegen.ir.dtypes import Kind
 from fusegen.ir.expr import Expr, variables
 from fusegen.ir.kernel import (
-    ENTRY,
     Entries,
     Gather,
     InnerStep,
@@ -29,7 +28,7 @@ from fusegen.ir.kernel import (
     Step,
     Sweep,
 )
-from fusegen.ir.kernel_walk import names_in
+from fusegen.ir.kernel_walk import is_plain
 
 
 class FinishPrinter:
@@ -125,7 +124,7 @@ class FinishPrinter:
 
     def _list_store(self, list_store: ListStore) -> list[Line]:
         entries = list_store.entries
-        together = entries.top in self.lists and _is_plain(list_store)
+        together = entries.top in self.lists and is_plain(list_store)
         dialect = replace(self.dialect, lanes=True, partly=True) if together else self.dialect
         param = self.kernel.param(list_store.param)
         value = dialect.text(list_store.value)
@@ -179,12 +178,6 @@ class FinishPrinter:
                 text = f"const {self.dialect.type_of(p.dtype.kind)} {p.name} = {value};"
                 lines.append(Line(text, frozenset([ROW]), declares=p.name))
         return lines
-
-
-def _is_plain(stored: ListStore) -> bool:
-    """Is an entry computed without a look at other arrays, or at its place?"""
-    plain = all(isinstance(step, Let) for step in stored.entries.steps)
-    return plain and ENTRY.name not in names_in(stored)
 
 
 def _first_value(fold: ListFold, dialect: CpuDialect) -> str:
