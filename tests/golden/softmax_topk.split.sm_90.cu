@@ -46,9 +46,9 @@ using TopKeys = PackedKeys<FloatOrder<0>, column_t>;  // candidates for top
 
 // How top is kept: its K, room, when it is cut and how it is put in order. <fusegen/topk/list.cuh>
 struct TopPlan {
-    static constexpr int kK = 5, kSlots = 512, kKept = 21, kCutAt = 76;
+    static constexpr int kK = 5, kSlots = 768, kKept = 21, kCutAt = 76;
     static constexpr int kCountable = 256, kFullBin = 96, kBinBits = 9;
-    static constexpr int kGroups = 1, kSamples = 320;
+    static constexpr int kGroups = 1, kSamples = 512;
     static constexpr bool kGuess = false;
 };
 using TopList = KBest<Layout, kVectors, TopKeys, TopPlan, InShared>;
@@ -111,7 +111,7 @@ __device__ __forceinline__ void sweep1_fold(
     });
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 2)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 4)
 softmax_topk_kernel(
     const float* __restrict__ x, float* __restrict__ values_out, long long* __restrict__ indices_out,
     State* __restrict__ partial_states, unsigned long long* __restrict__ top_partial,

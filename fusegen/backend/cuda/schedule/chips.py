@@ -14,6 +14,7 @@ from fusegen.backend.target import WARP
 STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, and CUDA's own
 _THREADS = 512  # of a block
 _HELD = 48  # words, and elements of each array, of a thread that hold a few rows
+_HELD_SHIFTED = 32  # elements of all arrays, where these are shifted
 
 
 def chip_schedules(
@@ -23,13 +24,13 @@ def chip_schedules(
     `shifted`: arrays on chip that lie out of phase; `wide`: do states have words of 64 bits?"""
     if base.load == "scalar":
         return
-    target, few = base.target, work.rows or 0
+    target, few, one_array = base.target, work.rows or 0, work.vector_bytes == VECTOR_BYTES
     for per_sm, vectors in _homes(base, work, wide=wide):
         held, slots = _THREADS * vectors, target.multiprocessors * per_sm
         shared = target.shared_per_sm // per_sm - STATIC_SHARED
         room = WARP * shared // (WARP * work.vector_bytes + VECTOR_BYTES * shifted)
         teams = slots // -(-work.vectors // (room + held))
-        for n in (few,) if 0 < few < teams else (teams, teams - 1, teams - 2):
+        for n in (few,) if 0 < few < teams else _teams(teams, few if one_array else 0):
             blocks = slots // n if n > 0 else 1
             share = -(-work.vectors // blocks)
             if blocks > 1 and share > held:
@@ -39,8 +40,17 @@ def chip_schedules(
     if 0 < few <= slots // 2:
         blocks = slots // few
         vectors = -(-work.vectors // (blocks * _THREADS))
-        if vectors * max(work.vector_bytes // 4, base.width) <= _HELD:
+        least = work.vector_bytes // VECTOR_BYTES * base.width if base.load == "shifted" else 0
+        if vectors * max(work.vector_bytes // 4, base.width) <= _HELD \
+                and vectors * least <= _HELD_SHIFTED:
             yield _having(base, blocks, vectors, 0, 1)
+
+
+def _teams(most: int, rows: int) -> tuple[int, ...]:
+    """Teams that rows may have: as many as there is room for, or as few as take as many turns, if
+    rows are known."""
+    even = -(-rows // -(-rows // most)) if most > 0 and rows > 0 else most
+    return tuple(dict.fromkeys((most, most - 1, most - 2, even)))
 
 
 def _having(

@@ -19,8 +19,9 @@ from fusegen.backend.target import WARP
 
 _MOST_WORDS = {4: 48, 2: 32}  # bytes of an element → registers of a thread's items
 _THREADS = (64, 128, 256, 512)
-_SLACK = 1.35  # candidates for an entry: a bar is of peaks, and not sought to the end
-_LEAST_OF = {1: 0.0, 2: 0.6, 4: 1.1, 8: 1.5, 16: 1.8}  # bars: deviations below what they are about
+_ALONE = 1.35  # candidates for an entry: a bar is of peaks, and not sought to the end
+_SLACK = 1.1  # the same, beside the deviations below
+_SELDOM = 5.0  # deviations of the least of several bars, which a row in a million exceeds
 _KEY_BYTES = 8
 _DENSE = 12  # items for an entry of a list, up to which keys are made of all
 
@@ -40,11 +41,16 @@ def makes_keys(k: int, one: CudaSchedule) -> bool:
 
 def room_of(k: int, one: CudaSchedule) -> int:
     """Candidates that there is room for: what reaches the least of all warps' bars, each of which
-    its share of the K reaches, and somewhat more."""
+    its share of the K reaches. A row whose candidates find no room is searched in memory, many
+    times slower: of rows in any order less than one in a million."""
     edges = 2 * (one.width - 1) if one.has_edges else 0
     warps = one.team_threads // WARP
     share = max(1.0, k / warps)
-    most = math.ceil(_SLACK * warps * (share + _LEAST_OF[warps] * math.sqrt(share) + 1)) + 40
+    # How many elements a bar leaves above it, in rows in any order, has Gamma's distribution:
+    # its far quantiles lie at s + t √s + t²/3.
+    most = math.ceil(_SLACK * warps * (share + _SELDOM * math.sqrt(share) + _SELDOM**2 / 3))
+    if warps == 1:  # no bar is less than another
+        most = math.ceil(_ALONE * (share + 1)) + 40
     return -(-(min(one.team_items, most) + edges) // 8) * 8
 
 

@@ -15,13 +15,14 @@ from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Lists
 from fusegen.backend.cuda.schedule.homes import Ring
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
 from fusegen.backend.cuda.schedule.on_chip import ring_params, shared_bytes
-from fusegen.backend.cuda.schedule.price import Price, Work
+from fusegen.backend.cuda.schedule.price import Price, Work, uneven
 from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_plan
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Program
 
 _STATIC, _RESERVED = 256, 1024  # of a block beside its lists, and what CUDA takes
+_MOST_BLOCKS = 64  # that share a row
 _CLUSTERED = 0.92  # of the places of a device: parts of it have none for another whole cluster
 
 
@@ -62,7 +63,7 @@ def _shapes(
     rings = tuple(_ring_blocks(base)) if _rings(program, base) and most >= 4 else ()
     yield from (one for one in rings if n_vectors > 3 * one.threads * one.vectors)
     if problem.n_rows and problem.n_rows <= 2 * base.target.multiprocessors:
-        for one in _large_blocks(base, most, problem.n_rows):
+        for one in _large_blocks(base, most):
             yield from _shared_rows(one, problem.n_rows, n_vectors)
         if len(program.sweeps) == 1:
             yield from _clusters(program, base, problem.n_rows, n_vectors, most)
@@ -88,11 +89,10 @@ def _ring_blocks(base: CudaSchedule) -> Iterator[CudaSchedule]:
     yield one.having(threads=128, per_sm=6 if edges else 7)
 
 
-def _large_blocks(base: CudaSchedule, most: int, rows: int) -> Iterator[CudaSchedule]:
+def _large_blocks(base: CudaSchedule, most: int) -> Iterator[CudaSchedule]:
     """For rows that are few; of very few, more parts run on a multiprocessor."""
-    yield base.having(threads=512, vectors=min(4, most), fixed=True, per_sm=1)
-    per_sm = 4 if 2 * rows <= base.target.multiprocessors else 2
-    yield base.having(threads=256, vectors=most, fixed=True, per_sm=per_sm)
+    yield base.having(threads=512, vectors=min(4, most), fixed=True, per_sm=2)
+    yield base.having(threads=256, vectors=most, fixed=True, per_sm=4)
 
 
 def _edges(base: CudaSchedule) -> bool:
@@ -101,12 +101,13 @@ def _edges(base: CudaSchedule) -> bool:
 
 
 def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaSchedule]:
-    """Each row in a block, or over several blocks; all of them run at once."""
+    """Each row in a block, or over several blocks; all of them run at once, on multiprocessors that
+    have as many each, or nearly."""
     chunks, there = -(-n_vectors // (one.threads * one.vectors)), one.target.multiprocessors
-    alone = min(there // rows, 64)
-    for blocks in sorted({1, 2, 4, 8, 16, 32, alone, 2 * alone}):
+    even = {min(n * there // rows, _MOST_BLOCKS) for n in range(1, one.per_sm + 1)}
+    for blocks in sorted({1, 2, 4, 8, 16, 32} | even):
         if 0 < blocks <= min(chunks, one.per_sm * there // rows):
-            room = next(n for n in (1, 2, 4) if rows * blocks <= n * there)
+            room = -(-rows * blocks // there)
             team = Grid(blocks) if blocks > 1 else Block(one.threads)
             yield one.having(team=team, per_sm=room)
 
@@ -151,7 +152,7 @@ def price_of_lists(
         return Price(tuple(few(one, work, work.rows, k, lists)), adds=True)
     row = work.vectors * work.vector_bytes / one.target.bandwidth
     rate = one.target.multiprocessors * figures.short_lists.rate
-    entries = 1.0 + (lists.once + lists.entry * k) / rate / row
+    entries = 1.0 + lists.entry * k / rate / row
     factors = [("loads", _loads(one, lists)), ("lists", _lists(one, work, k, lists)),
                ("warps", _warps(one, work, lists)), ("entries", entries)]
     if work.rows is not None:
@@ -186,10 +187,12 @@ def _lists(one: CudaSchedule, work: Work, k: int, lists: Lists) -> float:
 
 
 def _idle(one: CudaSchedule, rows: int, lists: Lists) -> float:
-    """Few blocks keep few loads under way: a ring has two more chunks of them."""
-    blocks = rows * one.blocks / one.rows_per_block
+    """Few blocks keep few loads under way: a ring has two more chunks of them. Where rows take a
+    few turns, the last leaves places empty."""
+    there, blocks = one.target.multiprocessors, rows * one.blocks / one.rows_per_block
     chunks = max(1, one.home.stages) * one.vectors * one.threads
-    return math.sqrt(max(1.0, lists.idle * one.target.multiprocessors / (blocks * chunks)))
+    last = 1.0 + lists.uneven * (uneven(math.ceil(blocks), one.per_sm * there) - 1.0)
+    return last * math.sqrt(max(1.0, lists.idle * there / (blocks * chunks)))
 
 
 def _latencies(
@@ -219,8 +222,6 @@ def _cluster_latencies(
     each = max(lists.least_tile, lists.cluster_megabyte * together)
     each += lists.cluster_tile + tile * lists.cluster_tile_vector
     each += lists.cluster_entry * math.sqrt(min(k, 256))
-    if rows * one.blocks > one.target.multiprocessors:
-        each += lists.cluster_shared
     start = lists.cluster + one.threads * lists.cluster_thread
     start += one.vectors * lists.cluster_vector
     sorting = lists.cluster_sort * math.sqrt(k) + k / one.threads * lists.cluster_merge

@@ -91,7 +91,7 @@ class Menu:
             rows=self.problem.n_rows or None, vectors=self.n_vectors,
             sweeps=max(len(k.sweeps) for k in self.program.kernels), stores=stores,
             extra=max(sum(n not in kept for n in s.reads) for s in kernel.sweeps) if kept else 0,
-            vector_bytes=max(VECTOR_BYTES, self.kept_bytes),
+            vector_bytes=max(VECTOR_BYTES, self.kept_bytes), scarce=2.0 if self.lists else 0.5,
         )
         self.short = Short.of(self.program, self.n_cols)
 
@@ -200,10 +200,11 @@ class Menu:
     def _blocks(self) -> Iterator[CudaSchedule]:
         chunks = (2, 4) if self.work.stores else (4, 8)
         yield from self._in_registers(self.held, self.n_vectors, chunks)
+        heavy = self.width == MAX_WIDTH and self.state > 0  # registers for states, or for elements
         for threads in (128, 256, 512):
-            vectors = 4 if self.work.stores else 8
-            if threads * vectors < 2 * self.n_vectors:
-                yield self.base.having(threads=threads, vectors=vectors)
+            for vectors in (4,) if self.work.stores else (8, 4) if heavy else (8,):
+                if threads * vectors < min(2 * self.n_vectors, 4096 if heavy else 10**9):
+                    yield self.base.having(threads=threads, vectors=vectors)
 
     def _in_registers(
         self, base: CudaSchedule, vectors: int, chunks: tuple[int, ...]
@@ -246,11 +247,14 @@ class Menu:
         rows = self.problem.n_rows
         if not rows or rows > 4 * self.target.multiprocessors:
             return  # rows alone fill the device
+        there = self.target.multiprocessors
+        # About eight blocks on every multiprocessor, or as many everywhere, none with less than a
+        # chunk.
+        wanted = -(-8 * there // rows)
+        even = {n * there // rows for n in (3, 6)}
         for threads in (128, 256, 512):
             chunks = -(-self.n_vectors // (threads * 4))
-            # About eight blocks on every multiprocessor, none with less than a chunk.
-            wanted = -(-8 * self.target.multiprocessors // rows)
-            for blocks in {2, 4, 8, min(wanted, chunks), min(2 * wanted, chunks)}:
+            for blocks in {2, 4, 8, min(wanted, chunks), min(2 * wanted, chunks)} | even:
                 if 1 < blocks <= min(chunks, _MOST_SLICES):
                     yield self.base.having(team=Grid(blocks), threads=threads)
 

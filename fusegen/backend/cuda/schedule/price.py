@@ -26,10 +26,11 @@ class Work:
     stores: bool  # does it write arrays of the rows' size?
     extra: int  # arrays beside those on chip that one sweep reads
     vector_bytes: int  # of one vector in every array that can stay on chip
+    scarce: float = 0.5  # rows for every multiprocessor, up to which they are few
 
     def few(self, target: CudaTarget) -> bool:
-        """Would whole rows leave most multiprocessors idle?"""
-        return self.rows is not None and 2 * self.rows <= target.multiprocessors
+        """Are rows so few that what is waited for counts, not what is moved?"""
+        return self.rows is not None and self.rows <= self.scarce * target.multiprocessors
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,13 @@ def _latencies(
     beside = min(per_sm, -(-blocks // one.target.multiprocessors))  # blocks on one multiprocessor
     lengths = share * one.block_rows * beside * few.element * sweeps
     again = few.again if not one.home.keeps and work.sweeps > 1 else 0.0
+    crowd = blocks / one.target.multiprocessors - 1.0
+    crowded = one.blocks == MAX_CLUSTER and one.clustered and crowd > 0.0
     thread = passes * share / one.team_threads * few.thread_element
     return [("launch and first load", few.launch),
             ("elements", rounds * (lengths + thread) * (1 + again)),
             ("merges", rounds * one.top.merge.latency(one.threads, one.blocks, few)),
+            ("clusters", few.beside_16 * crowd if crowded else 0.0),
             ("slices", few.slices if one.home.steady and one.home.slice_vectors else 0.0)]
 
 
@@ -130,12 +134,12 @@ def _edges(one: CudaSchedule, work: Work, many: ManyRows) -> float:
         teams = one.target.multiprocessors * one.per_sm // one.blocks
         waits = many.edge_chip + many.edge_round * -(-(work.rows or 0) // teams)
         return 1.0 + waits * 1e-6 * one.target.bandwidth / moved if moved else 1.0
+    if one.home.slice_vectors and one.load == "shifted":
+        return 1.0 + many.shifted_slice
     if not one.home.of_threads or not one.home.keeps or not work.stores:
         return 1.0
     here = one.target.registers_per_sm // (one.registers * one.threads)
-    beside = many.edge_beside if one.blocks > 1 else many.edge_beside / 2
-    alone = {1: many.edge_alone, 2: beside, 3: beside / 2}.get(here, 0.0)
-    return 1.0 + alone + (many.edge_cluster_16 if one.blocks == MAX_CLUSTER else 0.0)
+    return 1.0 + (many.edge_alone if here <= 1 else 0.0)
 
 
 def _waits(blocks: int, many: ManyRows) -> float:
@@ -210,7 +214,7 @@ def _used(one: CudaSchedule, work: Work) -> int:
     """Registers that a thread uses, of those that it may."""
     if one.in_warp:
         return min(one.registers, 16 + max(16, one.items))
-    arrays = 1 if one.home.of_threads or not one.home.keeps else work.vector_bytes // VECTOR_BYTES
+    arrays = work.vector_bytes // VECTOR_BYTES if one.home.keeps else 1
     return min(one.registers, 32 + one.items * max(1, arrays))
 
 
@@ -245,7 +249,12 @@ def _parallelism(
     under_way = min(blocks, slots) * max(part, _shared_bytes(one, work))
     busy = min(blocks, target.multiprocessors)
     idle = 1.0 + many.idle * (target.multiprocessors / busy - 1.0)
-    starved = max(idle, target.bandwidth * many.latency * 1e-6 / under_way) * filled / rows
-    waves = blocks / slots
-    uneven = -(-blocks // slots) / waves if 1.0 < waves < 4.0 else 1.0
-    return starved * (1.0 + many.uneven * (uneven - 1.0))
+    turns = 1.0 + many.uneven * (uneven(blocks, target.multiprocessors) - 1.0)
+    starved = max(idle, turns, target.bandwidth * many.latency * 1e-6 / under_way)
+    return starved * filled / rows
+
+
+def uneven(parts: int, places: int) -> float:
+    """How much longer a few turns take than if all places had the same to do."""
+    turns = parts / places
+    return -(-parts // places) / turns if 1.0 < turns < 4.0 else 1.0
