@@ -11,7 +11,10 @@ from support.emulated import emulated
 from test_cuda_topk import ROWS, TIES, best, check, every
 from test_cuda_topk_lanes import several, short_schedules
 
+import fusegen as fg
+from fusegen.backend.cuda.schedule.collected import parts_of, room_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.levels import Block
 
 
 def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
@@ -86,3 +89,25 @@ def test_blocks_have_several_lists_and_fold_entries(dtype: str) -> None:
         found = [s for s in short_schedules(one) if s.lists == "collected" and not s.in_warp]
         assert found
         assert_close(one.emulate(schedule=found[0]), one.reference(), 2e-3)
+
+
+@pytest.mark.parametrize(("k", "threads", "vectors"), [
+    (17, 512, 8), (53, 512, 8), (137, 512, 8), (300, 512, 8), (40, 256, 7), (100, 256, 8),
+    (781, 256, 6), (297, 128, 7), (20, 128, 7), (45, 64, 4), (499, 64, 3),
+])
+def test_candidates_of_a_row_in_any_order_find_room(k: int, threads: int, vectors: int) -> None:
+    """One row without room is searched in memory, and the device waits for it: room is 5 standard
+    deviations above the mean of 500 rows at least."""
+    one = fg.library.topk.compile(fg.Spec((9, 4096), "float16"), k=3, target="sm_90").schedule
+    assert isinstance(one, CudaSchedule)
+    one = one.having(team=Block(threads), threads=threads, vectors=vectors)
+    parts, warps = parts_of(k, one, pairs=True), threads // 32
+    share = k // warps + 1
+    most = share + share // 16 + (2 if share > 4 else 0)  # peaks that reach a warp's bar
+    rng = np.random.default_rng(k)
+    rows = rng.random((500, warps, 32 * vectors * parts, one.width // parts), dtype=np.float32)
+    peaks = np.sort(rows.max(-1), axis=-1)
+    bar = peaks[..., -most].min(-1)
+    found = (rows >= bar[:, None, None, None]).sum((1, 2, 3))
+    assert found.min() >= k
+    assert found.mean() + 5 * found.std() <= room_of(k, one)
