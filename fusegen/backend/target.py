@@ -64,12 +64,15 @@ class CudaTarget:
         """Are there copies to shared memory that nobody waits for, and reductions of a warp?"""
         return int(self.arch[3:]) >= 80
 
-    def on(self, product: str, multiprocessors: int, l2_bytes: int) -> CudaTarget:
-        """The same limits with a device's own counts; its bandwidth is not known, so it is taken
-        to fall with the number of multiprocessors."""
-        share = multiprocessors / self.multiprocessors
+    def on(
+        self, product: str, multiprocessors: int, l2_bytes: int, bandwidth: float | None = None
+    ) -> CudaTarget:
+        """The same limits with a device's own counts. bandwidth: of its memory, by clock and width
+        of the bus, in bytes per second; None: not told. A part of a device has no more of it than
+        its part of the multiprocessors."""
+        share = self.bandwidth * multiprocessors / self.multiprocessors
         return replace(self, product=product, multiprocessors=multiprocessors, l2_bytes=l2_bytes,
-                       bandwidth=self.bandwidth * share)
+                       bandwidth=min(share, bandwidth or share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,4 +200,4 @@ def on_device(wanted: CudaTarget, here: CudaTarget) -> CudaTarget:
         raise ArgumentError(f"compiled for {wanted.arch}, the device is {here.arch}",
                             why="It lacks what the newer architecture has.",
                             fix="Leave target out: then the device is asked.")
-    return wanted.on(here.product, here.multiprocessors, here.l2_bytes)
+    return wanted.on(here.product, here.multiprocessors, here.l2_bytes, here.bandwidth)

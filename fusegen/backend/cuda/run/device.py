@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import ModuleType
 
@@ -56,7 +56,14 @@ def _target(index: int) -> CudaTarget:
     found = gpu_named(f"sm_{device.compute_capability}")
     assert found is not None
     counts = device.attributes
-    return found.on(device_name(), counts["MultiProcessorCount"], counts["L2CacheSize"])
+    return found.on(device_name(), counts["MultiProcessorCount"], counts["L2CacheSize"],
+                    bandwidth_of(counts))
+
+
+def bandwidth_of(counts: Mapping[str, int]) -> float | None:
+    """Bytes a second of a device's memory, two transfers a cycle; None where it does not tell."""
+    kilohertz, bits = counts.get("MemoryClockRate", 0), counts.get("GlobalMemoryBusWidth", 0)
+    return 2e3 * kilohertz * bits / 8 or None
 
 
 def device_index() -> int:
