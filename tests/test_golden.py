@@ -33,7 +33,9 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
     "softmax_topk.pruned.sm_90.cu": (
         "softmax_topk", {"target": "sm_90", "n_cols": 512, "k": 8, "dtype": "bfloat16"}),
     "softmax_topk.counted.sm_90.cu": (
-        "softmax_topk", {"target": "sm_90", "n_cols": 1008, "k": 64}),
+        "softmax_topk", {"target": "sm_90", "n_cols": 1008, "k": 16}),
+    "softmax_topk.collected.sm_90.cu": (
+        "softmax_topk", {"target": "sm_90", "n_cols": 6000, "k": 64, "dtype": "bfloat16"}),
     "logsumexp.one_by_one.sm_90.cu": ("logsumexp", {"target": "sm_90", "chunk": 1}),
     "layer_norm.bfloat16.sm_90.cu": (
         "layer_norm", {"target": "sm_90", "n_cols": 131_072, "dtype": "bfloat16",

@@ -1,20 +1,20 @@
 // softmax_topk    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
-// State      (m, sum_exp, top 64 of x), of no elements (-inf, 0, empty)
+// State      (m, sum_exp, top 16 of x), of no elements (-inf, 0, empty)
 // a ⊕ b      m = max(a.m, b.m)
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
-//            top = best 64 of both lists
+//            top = best 16 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       chunks of 32, merged thread → warp
-// Schedule   row per 32 lanes in registers, 8 × 4 elements per thread and chunk, aligned loads, lists collected
+// Schedule   row per 32 lanes in registers, 8 × 4 elements per thread and chunk, aligned loads, lists counted
 // Launch     softmax_topk_kernel<<<⌈n_rows / 4⌉, 128>>>
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
-//            64 ≤ n_cols
+//            16 ≤ n_cols
 //            n_cols ≤ 2^30
 //            n_cols ≤ 32 · 32
-// Bytes      reads each element once, writes 768 bytes a row
+// Bytes      reads each element once, writes 192 bytes a row
 
 #include <fusegen/math/divisor.cuh>
 #include <fusegen/math/exp_narrow.cuh>
@@ -23,8 +23,7 @@
 #include <fusegen/math/shift_anchor.cuh>
 #include <fusegen/walk.cuh>
 #include <fusegen/topk/lane_keys.cuh>
-#include <fusegen/topk/each_item.cuh>
-#include <fusegen/topk/collected.cuh>
+#include <fusegen/topk/counted.cuh>
 #include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
@@ -96,8 +95,9 @@ softmax_topk_kernel(
     const int rank = threadIdx.x % Team::threads();  // of this thread in its team
     const int team = threadIdx.x / Team::threads();  // of this block
     const TopKeys top_keys{};
-    __shared__ Collected<Team, TopKeys, 64, 128, 7> top_collected[kRowsPerBlock];
-    TopKeys::Key* top_best = top_collected[team].best;
+    __shared__ TopKeys::Key top_candidates[kRowsPerBlock][Team::kThreads];
+    __shared__ TopKeys::Key top_sorted[kRowsPerBlock][16];
+    TopKeys::Key* top_best = top_sorted[team];
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     if (row >= n_rows) return;
     const float* x_row = x + row * x_stride;
@@ -117,18 +117,17 @@ softmax_topk_kernel(
         const float x = x_row[column];
         return top_keys.key(x, column);
     };
-    const ItemPeaks<TopKeys, kVectors, kWidth, 1> top_peaks(live, top_item);
-    EachItem<TopKeys, kVectors, kWidth, false, decltype(top_item), decltype(column_of)> top_each(live, top_item, column_of);
-    collect_best(top_collected[team], n_cols, end - begin, live, rank, column_t{-1}, top_peaks, top_each, top_key);
+    count_best<TopKeys, kVectors, kWidth, 16, 1>(
+        top_best, top_candidates[team], live, rank, -1, 32, top_item, column_of, top_key);
     const State state = lanes_reduce<Team::kThreads>(folded1);
     const float m = state.m;  // texts.py  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    for (int entry = rank; entry < 64; entry += Team::threads()) {
+    if (const int entry = rank; entry < 16) {
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);
         const NearDivisor sum_exp_divisor(sum_exp);
-        values_out[row * 64 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-        indices_out[row * 64 + entry] = top_column;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        values_out[row * 16 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        indices_out[row * 16 + entry] = top_column;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     }
 }

@@ -26,6 +26,8 @@ def price_of_short_lists(
     cost += _reading(program, one, short)
     if one.lanes < WARP and not one.home.band_rows:
         cost *= 1.0 + short.apart / one.lanes**2
+    if one.home.band_rows:
+        cost += short.entry_banded * sum(best.k for _, best in lists)
     if one.in_warp:
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
     if price.adds:
