@@ -13,6 +13,7 @@ from support.emulated import EMULATED
 from support.strip_cases import StripCase
 
 import fusegen as fg
+from fusegen.backend.cuda.schedule.select import candidates
 
 pytestmark = EMULATED
 
@@ -58,6 +59,25 @@ def right(case: Case, results: Any) -> None:
 def test_rows(n_cols: int, shift: int, dtype: str) -> None:
     case = case_of(n_cols, dtype)
     right(case, case.emulate(shift=shift))
+
+
+@fg.pipeline
+def statistics(x):  # type: ignore[no-untyped-def]
+    """States of many members, whose rows may go by a warp each."""
+    total = fg.logsumexp(x)
+    return fg.argmax(x), fg.argmin(x), total - fg.sum(fg.exp(x - total) * x), fg.var(x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("n_cols", "shift"), [(300, 0), (1027, 1), (2600, 0)])
+def test_every_schedule(n_cols: int, shift: int, dtype: str) -> None:
+    case = case_of(n_cols, dtype)
+    case = Case(statistics, case.inputs, case.n_rows, n_cols)
+    work = case.work(n_rows=100_000, aligned=shift == 0)
+    found = [c.schedule for c in candidates(work.program, work.problem, work.target)]
+    assert n_cols < 1000 or any(s.in_warp and not s.home.keeps for s in found)
+    for schedule in found:
+        right(case, case.emulate(shift=shift, schedule=schedule, aligned=shift == 0))
 
 
 @pytest.mark.parametrize("choices", [{"chunk": 1}, {"n_rows": 2}, {"form": "unfused"}])

@@ -12,6 +12,7 @@ from support.cuda_cases import LIBRARY, assert_close, library_case
 from support.emulated import emulated
 from support.pairs import pairwise
 
+from fusegen.backend.cuda.run.device import bandwidth_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch, launches
 from fusegen.backend.cuda.schedule.select import candidates
@@ -105,10 +106,20 @@ def test_a_device_has_its_own_counts() -> None:
     assert (slice_.multiprocessors, slice_.l2_bytes, slice_.arch) == (16, 6 << 20, "sm_90")
     assert slice_.bandwidth == pytest.approx(h200.bandwidth * 16 / 132)
     assert slice_.shared_per_block == h200.shared_per_block
+    slower = h200.on("H100", 132, 50 << 20, 3.35e12)
+    assert (slower.bandwidth, slower.multiprocessors) == (3.35e12, 132)
+    assert h200.on("a seventh", 16, 6 << 20, 4.8e12).bandwidth == slice_.bandwidth
     older = on_device(CUDA_TARGETS["sm_80"], slice_)
     assert (older.arch, older.multiprocessors, older.largest_cluster) == ("sm_80", 16, 1)
     with pytest.raises(ArgumentError, match="compiled for sm_90, the device is sm_80"):
         on_device(h200, CUDA_TARGETS["sm_80"])
+
+
+def test_bandwidth_is_that_of_clock_and_bus() -> None:
+    h100 = {"MemoryClockRate": 2_619_000, "GlobalMemoryBusWidth": 5120}  # kHz, bits
+    assert bandwidth_of(h100) == pytest.approx(3.352e12, rel=1e-3)
+    for silent in ({}, {"MemoryClockRate": 0, "GlobalMemoryBusWidth": 5120}):
+        assert bandwidth_of(silent) is None
 
 
 def test_names() -> None:

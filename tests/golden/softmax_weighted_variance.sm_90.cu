@@ -8,9 +8,9 @@
 //            sum_dev2_exp = a.sum_dev2_exp·exp(a.max_x - max_x) + a.sum_dev_exp·2·exp(a.max_x - max_x)·(a.nu - nu) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu)·(a.nu - nu) + b.sum_dev2_exp·exp(b.max_x - max_x) + b.sum_dev_exp·2·exp(b.max_x - max_x)·(b.nu - nu) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)·(b.nu - nu)
 //            sum_dev_exp = a.sum_dev_exp·exp(a.max_x - max_x) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu) + b.sum_dev_exp·exp(b.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, known zero
-// Tree       chunks of 32, merged thread → warp → block
-// Schedule   row per block, 8 × 4 elements per thread and chunk, aligned loads
-// Launch     softmax_weighted_variance_kernel<<<n_rows, threads>>>; threads % 32 = 0, ≤ 256
+// Tree       chunks of 16, merged thread → warp
+// Schedule   row per 32 lanes, 4 × 4 elements per thread and chunk, aligned loads
+// Launch     softmax_weighted_variance_kernel<<<⌈n_rows / 4⌉, 128>>>
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
 //            n_cols ≤ 2^30
@@ -21,13 +21,14 @@
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
 #include <fusegen/walk.cuh>
-#include <fusegen/meet/block.cuh>
+#include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
-using Team = AnyBlock;  // threads of a block, which owns a row
-constexpr int kMostThreads = 256;  // of a block
-constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
+using Team = Lanes<32>;  // lanes of a warp, which own a row
+constexpr int kRowsPerBlock = 4;
+constexpr int kMostThreads = 128;  // of a block
+constexpr int kVectors = 4, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -114,15 +115,16 @@ __device__ __forceinline__ void sweep1_fold(
     });
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 3)
+extern "C" __global__ void __launch_bounds__(kMostThreads)
 softmax_weighted_variance_kernel(
     const float* __restrict__ x, float* __restrict__ sum_mul_out, long long x_stride,
     long long n_rows, long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x;
-    __shared__ State warp_states1[kMostThreads / 32];
-    const long long row = blockIdx.x;
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
+    const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
+    if (row >= n_rows) return;
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
 
@@ -133,7 +135,7 @@ softmax_weighted_variance_kernel(
         load_items(x_items, x_row, at, live);
         sweep1_fold<kItems>(folded1, x_items, live);
     });
-    const State state = block_reduce<Team>(folded1, warp_states1);
+    const State state = lanes_reduce<Team::kThreads>(folded1);
     const float max_x = state.max_x;  // algebra_cases.py  m = fg.max(x)
     const float sum_exp = isfinite(max_x) ? state.sum_exp : kNaN;  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     const float nu = isfinite(max_x) ? state.sum_exp_x / sum_exp : kNaN;  // algebra_cases.py  nu = fg.sum(y * x)

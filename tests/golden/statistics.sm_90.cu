@@ -19,11 +19,12 @@
 //              s1 = where(a.s0 > b.s0, a.s1, where(b.s0 > a.s0, b.s1, a.s1 + b.s1))
 // Proved     associative, identity, commutative, pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
 // Tree       chunks of 32, merged thread → warp → block
-// Schedule   row per block, 8 × 4 elements per thread and chunk, aligned loads
+// Schedule   row per block in registers, 8 × 4 elements per thread and chunk, aligned loads past L1
 // Launch     statistics_kernel<<<n_rows, threads>>>; threads % 32 = 0, ≤ 1024
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
 //            n_cols ≤ 2^30
+//            n_cols ≤ threads · 32
 // Bytes      reads each element once, writes 28 bytes a row
 
 #include <fusegen/math/greater_of.cuh>
@@ -204,14 +205,15 @@ statistics_kernel(
     const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
+    const column_t at = begin + rank;
+    const int live = live_vectors<Team, kVectors>(at, end);
+    const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
     // 1. Fold the row.
     State folded1 = State::identity();
-    for_chunks<Team, kVectors>(begin, end, rank, [&](column_t at, int live) {
-        Items<float, kItems> x_items;
-        load_items(x_items, x_row, at, live);
-        sweep1_fold<kItems>(folded1, x_items, live);
-    });
+    Items<float, kItems> x_items;
+    load_items<true>(x_items, x_row, at, live);
+    for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
     const State state = block_reduce<Team>(folded1, warp_states1);
     const float welford_mu = state.welford_state.mu;  // own_cases.py  own = fg.reduce(welford, x)
     const float welford_m2 = state.welford_state.m2;  // own_cases.py  own = fg.reduce(welford, x)

@@ -120,6 +120,7 @@ class ElementPrinter:
             name=b.name, value=b.value, same=self.sweep.monoid.folded_as(b),
             order="<" if b.largest else ">",
             lines=tuple(self.item_lines([b.lift])), item=self.dialect.text(b.lift),
+            pairs=self.pairs(b.lift) if b.largest else "",
         ) for b in self._sought]
 
     def _ahead(self, best: Best) -> list[Line]:

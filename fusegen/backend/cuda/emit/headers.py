@@ -55,7 +55,8 @@ def row_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[st
 
 
 def _search_headers(sweeps: Sequence[SweepView]) -> list[str]:
-    return ["fusegen/first_item.cuh"] if any(v.searches for v in sweeps) else []
+    alone = any(not s.pairs for v in sweeps for s in v.searches)
+    return ["fusegen/first_item.cuh"] if alone else []
 
 
 def strip_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[str, ...]:
@@ -71,7 +72,8 @@ def pair_headers(program: Program, sweeps: Sequence[SweepView]) -> tuple[str, ..
     """Where sweeps or lists work on elements of 16 bits two at a time."""
     lists = [c for v in sweeps for c in v.lists]
     listed = any((c.pairs and c.way == "streamed") or (c.short and c.short.items) for c in lists)
-    if not listed and not any(v.fold_pairs for v in sweeps):
+    sought = any(s.pairs for v in sweeps for s in v.searches)
+    if not listed and not sought and not any(v.fold_pairs for v in sweeps):
         return ()
     read = {p.dtype.name for p in program.inputs if p.dtype.name in PAIR_TYPES}
     return (*(_PAIRS[n] for n in sorted(read)), "fusegen/pairs/items.cuh")

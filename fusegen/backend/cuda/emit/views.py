@@ -67,6 +67,7 @@ class SearchView:
     order: str  # C++: "<" of greatest values
     lines: tuple[Line, ...]  # from item i to its value
     item: str
+    pairs: str  # items of 16 bits that are these values, sought two at a time; ""
 
     @property
     def value_lines(self) -> tuple[Line, ...]:

@@ -40,31 +40,35 @@ _SHIFT = 1 / 4  # a byte that is shifted, more
 _ALONE = 6  # an element that comes from memory by itself
 _COLUMN = 2  # what all rows share at a column
 _STEP, _EDGES = 65, 90  # once a row; where it begins or ends inside a vector
+_MOVE = 18  # a pivot moves, once a chunk
 _BLOCK = 90  # warps of a block meet
 _STORE = 4  # a value of the row
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Instructions: for an element; once a row, of each warp; and to finish a row that is known,
-    where lanes finish a row each."""
+    """Instructions: for an element; for a chunk, whose states move once; once a row, of each warp;
+    and to finish a row that is known, where lanes finish a row each."""
 
     item: float
+    chunk: float
     row: float
     finish: float
 
     def of_row(self, one: CudaSchedule, n_cols: int) -> float:
         """Of all warps, for a row of so many columns."""
-        held = -(-max(1, n_cols // one.width) // (one.team_threads * one.blocks)) * one.width
+        vectors = -(-max(1, n_cols // one.width) // (one.team_threads * one.blocks))
+        chunks = 1 if one.home.of_threads else -(-vectors // one.vectors)
         warps = one.blocks * one.team_threads / WARP
-        return warps * (held * self.item + self.row + self.finish)
+        elements = vectors * one.width * self.item + chunks * self.chunk
+        return warps * (elements + self.row + self.finish)
 
 
 def effort(program: Program, one: CudaSchedule) -> Effort:
     """Of all kernels together."""
     found = [_of_kernel(k, one) for k in program.kernels if k.sweeps]
-    return Effort(sum(e.item for e in found), sum(e.row for e in found),
-                  sum(e.finish for e in found))
+    return Effort(sum(e.item for e in found), sum(e.chunk for e in found),
+                  sum(e.row for e in found), sum(e.finish for e in found))
 
 
 def issue_seconds(program: Program, one: CudaSchedule, elements: int) -> float | None:
@@ -99,7 +103,8 @@ def _of_kernel(kernel: Kernel, one: CudaSchedule) -> Effort:
     if one.has_edges:
         row += _EDGES + item
     turns = band and len(kernel.sweeps) == 1 and not written
-    return Effort(item, row, finish / one.lanes if turns else finish)
+    moves = sum(_moving(s) for s in kernel.sweeps if not pivots_first(s, one))
+    return Effort(item, moves, row, finish / one.lanes if turns else finish)
 
 
 @lru_cache(maxsize=256)
@@ -219,6 +224,13 @@ class _Scope:
         exprs += [s.value for sweep in self.sweeps for s in sweep.row_stores]
         stores = sum(len(sweep.row_stores) for sweep in self.sweeps)
         return sum(self._cost(e, seen, frozenset()) for e in exprs) + _STORE * stores
+
+
+def _moving(sweep: Sweep) -> float:
+    """A chunk's state joins a thread's, whose sums move to pivots of both."""
+    monoid = sweep.monoid
+    known = 2 * len(monoid.folded) + 4 * len(monoid.best)
+    return known + sum(_MOVE + 4 * len(level.moving) for level in monoid.levels)
 
 
 def _meeting(sweep: Sweep, one: CudaSchedule) -> float:

@@ -25,7 +25,12 @@ from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.price import Price, Work, price_of
 from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
 from fusegen.backend.cuda.schedule.short_prices import price_of_short_lists
-from fusegen.backend.cuda.schedule.short_row_prices import Short, price_of_short
+from fusegen.backend.cuda.schedule.short_row_prices import (
+    MOST_COLUMNS,
+    MOST_FOLDED,
+    Short,
+    price_of_short,
+)
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP, CudaTarget
@@ -39,6 +44,7 @@ _REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
     (84, 64), (92, 80), (150, 128), (10**6, 255),
 )
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
+_HEAVY_STATE = 16  # registers of a state beyond a pair: six numbers
 _FUNCTIONS = frozenset({"sin", "cos", "pow"})
 _MOST_AROUND_CALLS = 16
 """Elements of a thread where these are called: the code of each is there once for every element,
@@ -93,13 +99,19 @@ class Menu:
             extra=max(sum(n not in kept for n in s.reads) for s in kernel.sweeps) if kept else 0,
             vector_bytes=max(VECTOR_BYTES, self.kept_bytes), scarce=2.0 if self.lists else 0.5,
         )
-        self.short = Short.of(self.program, self.n_cols)
+        most = MOST_FOLDED if self._folds else MOST_COLUMNS
+        self.short = Short.of(self.program, self.n_cols, most)
 
     @lazy
     def calls(self) -> bool:
         """Does the text call functions?"""
         ops = {e.op for e in expressions_in(self.program) if isinstance(e, Call)}
         return not ops.isdisjoint(_FUNCTIONS)
+
+    @property
+    def _folds(self) -> bool:
+        """Are rows read once, for states whose merges take longer than elements do?"""
+        return self.work.sweeps == 1 and not self.work.stores and self.state >= _HEAVY_STATE
 
     def price(self, one: CudaSchedule) -> Price:
         if one.lists != "streamed":
@@ -167,7 +179,8 @@ class Menu:
             return replace(one, registers=128 if one.per_sm == 1 else 64)
         need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
         need += 16 * max(0, len(self.lists) - 1) + 32 * any(c.kind == "int" for c in self.lists)
-        if self.width == MAX_WIDTH:
+        collected = one.lists == "collected" and not one.in_warp
+        if self.width == MAX_WIDTH and not collected:
             need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
         one = replace(one, registers=next(n for most, n in _REGISTERS if need <= most))
         if one.fixed and self.lists:
@@ -183,11 +196,16 @@ class Menu:
     def _lanes(self) -> Iterator[CudaSchedule]:
         # A lane takes one element of the edges at most.
         few = 16 if self.base.has_edges and self.width > 4 else 8
-        for lanes, chunks in ((few, (1, 2, 4, 8)), (WARP, (2, 4, 8))):
+        many = (2, 4, 8, 12, 16) if self._folds and self.width < MAX_WIDTH else (2, 4, 8)
+        for lanes, chunks in ((few, (1, 2, 4, 8)), (WARP, many)):
             for vectors in chunks:
                 # All of a row in registers, of which no more than half are empty.
                 if self.n_vectors <= lanes * vectors < 2 * self.n_vectors + lanes:
                     yield self.held.having(team=Lanes(lanes), threads=128, vectors=vectors)
+        if self._folds and self.width > 1:  # rows go by: states meet once a row, in one warp
+            for vectors in (4, 8):
+                if self.n_vectors >= WARP * vectors:
+                    yield self.base.having(team=Lanes(), threads=128, vectors=vectors)
         if self.load != "aligned" or self.width == 1 or self.n_cols > FEW_COLUMNS:
             return
         for lanes in (2, 4):  # so few that each reads neighbouring vectors

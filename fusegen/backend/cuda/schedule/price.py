@@ -15,6 +15,9 @@ from fusegen.backend.cuda.schedule.homes import Sizes, Stay
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.target import CudaTarget
 
+_LEAST = {64: 0, 80: 72, 128: 88, 255: 136}
+"""Registers that a thread uses at least, by how many it was given: fewer do not suffice."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
@@ -212,10 +215,11 @@ def _shared_bytes(one: CudaSchedule, work: Work) -> int:
 
 def _used(one: CudaSchedule, work: Work) -> int:
     """Registers that a thread uses, of those that it may."""
-    if one.in_warp:
+    if one.in_warp and one.home.of_threads:
         return min(one.registers, 16 + max(16, one.items))
+    least = 0 if one.home.keeps else _LEAST[one.registers]
     arrays = work.vector_bytes // VECTOR_BYTES if one.home.keeps else 1
-    return min(one.registers, 32 + one.items * max(1, arrays))
+    return max(least, min(one.registers, 32 + one.items * max(1, arrays)))
 
 
 def _meeting(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:

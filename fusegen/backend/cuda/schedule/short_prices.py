@@ -13,6 +13,7 @@ from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest
 
 _INDEX_BYTES = 8  # of an entry's column
+_LINE = 128  # bytes of memory that a warp touches at a time
 _SHARP = 2  # how little what takes less adds to what takes most
 
 
@@ -24,8 +25,7 @@ def price_of_short_lists(
     lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
     cost = sum(_cost(kernel, best, one, short) for kernel, best in lists)
     cost += _reading(program, one, short)
-    if one.lanes < WARP and not one.home.band_rows:
-        cost *= 1.0 + short.apart / one.lanes**2
+    cost += short.line * sum(_lines(kernel, best, one, work) for kernel, best in lists)
     if one.home.band_rows:
         cost += short.entry_banded * sum(best.k for _, best in lists)
     if one.in_warp:
@@ -52,6 +52,28 @@ def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:
     lane += (short.edges if one.has_edges else 0.0) + one.items * members * short.member
     lane += members * math.log2(one.lanes) * short.round / 2
     return lane * one.team_threads / WARP
+
+
+def _lines(kernel: Kernel, best: KBest, one: CudaSchedule, work: Work) -> float:
+    """Lines of memory that the accesses of a row's warps touch, one after another: lanes of few
+    threads reach as many as they have rows."""
+    lanes, rows = min(one.lanes, WARP), max(1, WARP // one.lanes)
+    found = 0.0
+    if not one.home.band_rows:
+        for p in kernel.elements:
+            size = p.dtype.itemsize
+            stride = work.vectors * one.width * size
+            found += one.vectors * _touched(rows, stride, lanes * one.width * size)
+    value = min((p.dtype.itemsize for p in kernel.elements), default=kernel.compute.itemsize)
+    for size in (value, _INDEX_BYTES):
+        found += -(-best.k // one.team_threads) * _touched(rows, best.k * size, lanes * size)
+    return found * one.team_threads / WARP
+
+
+def _touched(rows: int, stride: float, run: int) -> float:
+    """Lines of so many rows' neighbouring bytes, wherever these begin."""
+    each = 1.0 + (run - 1) / _LINE
+    return min(rows * each, (rows - 1) * stride / _LINE + each)
 
 
 def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule, short: ShortLists) -> float:

@@ -16,8 +16,8 @@ from fusegen.backend.cuda.schedule.price import Price, Work, price_of
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Kernel, Program
 
-MOST_COLUMNS = 4096
-"""Of a row that what is done once a row still counts for."""
+MOST_COLUMNS, MOST_FOLDED = 4096, 16_384
+"""Of a row that what is done once a row still counts for; of rows whose states are heavy."""
 _HELD = 64  # elements that a lane has room for
 _SHARP = 3  # how little what takes less adds to what takes most
 
@@ -32,9 +32,9 @@ class Short:
     values: int
 
     @classmethod
-    def of(cls, program: Program, n_cols: int) -> Short | None:
-        """None of rows that are long."""
-        if n_cols > MOST_COLUMNS:
+    def of(cls, program: Program, n_cols: int, most: int = MOST_COLUMNS) -> Short | None:
+        """None of rows that are longer than that."""
+        if n_cols > most:
             return None
         heaviest = max(program.kernels, key=_row_bytes)
         values = sum(p.dtype.itemsize for p in program.outputs if p.shape == "row")

@@ -22,6 +22,36 @@ __device__ __forceinline__ float greatest_item(const Chunk<T, kCount, Layout>& i
     return greater_of(__low2float(greatest), __high2float(greatest));
 }
 
+// The lowest number of a chunk's items that have the value `best`, which none of them exceeds, NaN that of NaN; -1: none
+// of the first `n_live` vectors'.
+template <typename T, int kCount, typename Layout>
+__device__ __forceinline__ int first_greatest(const Chunk<T, kCount, Layout>& items, float best, int n_live)
+{
+    int first = -1;
+    if (kCount == 1 || best != best) {
+#pragma unroll
+        for (int i = kCount - 1; i >= 0; --i) {
+            const float item = static_cast<float>(items[i]);
+            if (i / Layout::kWidth < n_live && (item == best || (item != item && best != best))) first = i;
+        }
+        return first;
+    }
+    constexpr int kWords = kCount / 2;
+#pragma unroll
+    for (int begin = (kWords - 1) / 16 * 16; begin >= 0; begin -= 16) {
+        unsigned found = 0;
+#pragma unroll
+        for (int w = 0; w < 16 && begin + w < kWords; ++w) {
+            if (2 * (begin + w) / Layout::kWidth >= n_live) break;
+            found |= reaching_halves(T{}, items.word[begin + w], best) & 0x10001u << w;
+        }
+        if (!found) continue;
+        const int word = __ffs((found | found >> 16) & 0xffffu) - 1;
+        first = 2 * (begin + word) + (found >> word & 1 ? 0 : 1);
+    }
+    return first;
+}
+
 // Which items are not less than `bar`, which is of their type: a bit each, those of even numbers first.
 template <typename T, int kCount, typename Layout>
 __device__ __forceinline__ unsigned reaching_items(const Chunk<T, kCount, Layout>& items, float bar, int n_live)
