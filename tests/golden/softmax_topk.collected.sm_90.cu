@@ -6,13 +6,14 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 64 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
-// Tree       chunks of 32, merged thread → warp → block
-// Schedule   row per block, 4 × 8 elements per thread and chunk, aligned loads
+// Tree       chunks of 48, merged thread → warp → block
+// Schedule   row per block in registers, 6 × 8 elements per thread and chunk, aligned loads, lists collected
 // Launch     softmax_topk_kernel<<<n_rows, 128>>>
 // Assumes    8 divides n_cols
 //            rows of x begin on 16 bytes
 //            64 ≤ n_cols
 //            n_cols ≤ 2^30
+//            n_cols ≤ 128 · 48
 // Bytes      reads each element once, writes 640 bytes a row
 
 #include <cuda_bf16.h>
@@ -24,18 +25,16 @@
 #include <fusegen/walk.cuh>
 #include <fusegen/pairs/bfloat16.cuh>
 #include <fusegen/pairs/items.cuh>
-#include <fusegen/topk/packed_keys.cuh>
-#include <fusegen/topk/first_threshold.cuh>
-#include <fusegen/topk/look_ahead.cuh>
-#include <fusegen/topk/tile.cuh>
-#include <fusegen/topk/finish.cuh>
+#include <fusegen/topk/pair_keys.cuh>
+#include <fusegen/topk/each_pair.cuh>
+#include <fusegen/topk/collected.cuh>
 #include <fusegen/meet/block.cuh>
 
 using namespace fusegen;
 
 using Team = Block<128>;  // threads of a block, which owns a row
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 4, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
+constexpr int kVectors = 6, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -43,16 +42,7 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
-using TopKeys = PackedKeys<FloatOrder<16>, column_t>;  // candidates for top
-
-// How top is kept: its K, room, when it is cut and how it is put in order. <fusegen/topk/list.cuh>
-struct TopPlan {
-    static constexpr int kK = 64, kSlots = 768, kKept = 88, kCutAt = 224;
-    static constexpr int kCountable = 128, kFullBin = 96, kBinBits = 9;
-    static constexpr int kGroups = 1, kSamples = 416;
-    static constexpr bool kGuess = false;
-};
-using TopList = KBest<Layout, kVectors, TopKeys, TopPlan, InShared>;
+using TopKeys = PairKeys<__nv_bfloat16, column_t>;  // candidates for top
 
 // What sweep 1 keeps of a row.
 struct State {
@@ -80,16 +70,16 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 // Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, float& top_peak_out, const Items<__nv_bfloat16, kCount>& x_items, int live)
+    State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
 {
     State chunk = State::identity();
     chunk.m = greatest_item(x_items, live);
-    top_peak_out = chunk.m;
     const State next = combine(state, chunk);
 
     // Move the sums to the new m, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
+    x_items.repack();
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = __bfloat162float(x_items[i]);
         const float x_minus_m = x - m_anchor;
@@ -105,64 +95,30 @@ softmax_topk_kernel(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x;
     __shared__ State warp_states1[kMostThreads / 32];
-    __shared__ TopList top;
-    const TopKeys top_keys(n_cols);
+    const TopKeys top_keys{};
+    __shared__ Collected<Team, TopKeys, 64, 200, 8> top_collected;
+    TopKeys::Key* top_best = top_collected.best;
     const long long row = blockIdx.x;
     const __nv_bfloat16* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
+    const column_t at = begin + rank;
+    const int live = live_vectors<Team, kVectors>(at, end);
+    const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
     // 1. Fold the row.
     State folded1 = State::identity();
-    clear(top, rank);
-    const auto top_key = [=](column_t column) {
-        const float x = __bfloat162float(x_row[column]);
-        return top_keys.key(x, column);
-    };
-    const auto top_key_at = [=](column_t vector, int item) { return top_key(vector * kWidth + item); };
-    const auto top_keys_of = [=](TopList::Key (&keys)[kWidth], column_t vector) {
-        const column_t first = vector * kWidth;
-        Items<__nv_bfloat16, kWidth> x_items;
-        load_vector(x_items, 0, x_row + vector * kWidth);
-#pragma unroll
-        for (int i = 0; i < kWidth; ++i) {
-            const column_t column = first + i;
-            const float x = __bfloat162float(x_items[i]);
-            keys[i] = top_keys.key(x, column);
-        }
-    };
-    Bar<TopList::Keys> top_bar{};  // the first tile sets it
-    for (column_t tile = begin; tile < end; tile += kVectors * Team::threads()) {
-        const column_t at = tile + rank;
-        const int live = live_vectors<Team, kVectors>(at, end);
-        const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
-        Items<__nv_bfloat16, kItems> x_items = {};
-        float top_peak = -kInfinity;
-        for_tile<Team, kVectors>(tile, end, rank, live, [&](int live) {
-            load_items(x_items, x_row, at, live);
-            sweep1_fold<kItems>(folded1, top_peak, x_items, live);
-        });
-        const Tile<column_t> here{begin, end, tile, live, rank};
-        // Candidates for top: only chunks whose greatest item reaches the bar are looked at.
-        const auto top_key_of = [&](int bit) { return top_key(column_of(item_of_bit(bit))); };
-        const auto top_item = [&](int i) { return __bfloat162float(x_items[i]); };
-        FirstTile top_first{};
-        if (tile == begin) {
-            const auto again = [&] {
-                x_items = {};
-                load_items(x_items, x_row, at, live);
-            };
-            top_first = first_tile<true>(top, top_keys, top_bar, here, 0, top_peak, top_item, again);
-        }
-        const auto top_reach = [&](float bar) { return reaching_items(x_items, bar, live); };
-        const auto top_pending =
-            pending_pairs(top, top_bar, live, top_peak, top_first.late, top_reach, top_key_of);
-        take_tile(top, top_keys, top_bar, here, top_pending, top_peak, top_key_of, top_key_at, top_keys_of);
-    }
+    const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
+    Items<__nv_bfloat16, kItems> x_items;
+    load_items(x_items, x_row, at, live);
+    for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
+    const auto top_key = [&](column_t column) { return TopKeys::key(x_row[column], column); };
+    const PairPeaks<TopKeys, __nv_bfloat16, kItems, Layout, 2> top_peaks(x_items, live);
+    EachPair<TopKeys, __nv_bfloat16, kItems, Layout, false, decltype(column_of)> top_each(x_items, live, column_of);
+    collect_best(top_collected, n_cols, end - begin, live, rank, column_t{-1}, top_peaks, top_each, top_key);
     const State state = block_reduce<Team>(folded1, warp_states1);
-    const auto* top_best = finish(top, rank);
     const float m = state.m;  // texts.py  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    for (int entry = rank; entry < 64; entry += Team::threads()) {
+    if (const int entry = rank; entry < 64) {
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);
