@@ -22,8 +22,8 @@ __device__ __forceinline__ float greatest_item(const Chunk<T, kCount, Layout>& i
     return greater_of(__low2float(greatest), __high2float(greatest));
 }
 
-// The lowest number of a chunk's items that have the value `best`, which none of them exceeds, NaN that of NaN; -1: none
-// of the first `n_live` vectors'.
+// The lowest number of a chunk's items that have the value `best`, which none exceeds, NaN that of NaN; -1: none of the
+// first `n_live` vectors' has it.
 template <typename T, int kCount, typename Layout>
 __device__ __forceinline__ int first_greatest(const Chunk<T, kCount, Layout>& items, float best, int n_live)
 {
