@@ -279,7 +279,9 @@ def test_rows_that_begin_with_a_guess(row: str, stages: int) -> None:
         x = rows_of(row, "float32", n)
     case = Case(best, {"x": x}, *x.shape, {"k": k})
     schedule = ringed(case.work(n_rows=100_000).schedule, stages, vectors=4)
-    schedule = replace(schedule, sampled=True)  # 157 chunks
+    schedule = replace(schedule, sampled=True)  # rows of more than two chunks of the block
+    source = case.work(n_rows=100_000).scheduled(schedule).source
+    assert "may_guess<TopList>(" in source
     check(x, k, schedule=schedule)
 
 

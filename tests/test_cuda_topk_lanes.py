@@ -181,8 +181,7 @@ def test_registers_and_time(n: int, dtype: str, k: int) -> None:
     assert found.quick, found.seconds
     for report in found.reports:
         # What dealt lists are searched for beyond their bins may wait in two words of memory; and
-        # below 64 registers compilers of CUDA 12 (not 13) spill on purpose, for more warps.
-        if report.registers > 56 or k != 64:
-            assert max(report.spill_bytes, report.stack_bytes) <= (16 if n == 540 else 0)
-        assert report.spill_bytes <= 96
+        # of one kernel compilers of CUDA 12, not 13, spill below 64 registers, for more warps.
+        most = {(540, "float32"): 16, (1008, "float32"): 88 if k == 64 else 0}.get((n, dtype), 0)
+        assert max(report.spill_bytes, report.stack_bytes) <= most
         assert report.registers <= 128

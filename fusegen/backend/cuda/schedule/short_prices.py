@@ -57,7 +57,7 @@ def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:
 def _lines(kernel: Kernel, best: KBest, one: CudaSchedule, work: Work) -> float:
     """Lines of memory that the accesses of a row's warps touch, one after another: lanes of few
     threads reach as many as they have rows."""
-    lanes, rows = min(one.lanes, WARP), max(1, WARP // one.lanes)
+    lanes, rows = one.lanes, WARP // one.lanes
     found = 0.0
     if not one.home.band_rows:
         for p in kernel.elements:

@@ -32,7 +32,7 @@ class Short:
     values: int
 
     @classmethod
-    def of(cls, program: Program, n_cols: int, most: int = MOST_COLUMNS) -> Short | None:
+    def of(cls, program: Program, n_cols: int, most: int) -> Short | None:
         """None of rows that are longer than that."""
         if n_cols > most:
             return None

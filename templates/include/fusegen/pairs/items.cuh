@@ -22,6 +22,26 @@ __device__ __forceinline__ float greatest_item(const Chunk<T, kCount, Layout>& i
     return greater_of(__low2float(greatest), __high2float(greatest));
 }
 
+// Which of 32 items, from word number `begin` on, are not less than `bar`, which is of their type: a bit each, those of
+// even numbers first.
+template <typename T, int kCount, typename Layout>
+__device__ __forceinline__ unsigned reaching_items(
+    const Chunk<T, kCount, Layout>& items, float bar, int n_live, int begin = 0)
+{
+    unsigned found = 0;
+#pragma unroll
+    for (int w = 0; w < 16 && begin + w < kCount / 2; ++w) {
+        const int item = 2 * (begin + w);
+        if (item / Layout::kWidth >= n_live) break;
+        unsigned mask = reaching_halves(T{}, items.word[begin + w], bar) & 0x10001u << w;
+        if (Layout::kWidth == 1 && item + 1 >= n_live) mask &= 0xffffu;
+        found |= mask;
+    }
+    return found;
+}
+__device__ __forceinline__ int item_of_bit(int bit) { return bit % 16 * 2 + bit / 16; }
+__device__ __forceinline__ int bit_of_item(int i) { return i / 2 + i % 2 * 16; }
+
 // The lowest number of a chunk's items that have the value `best`, which none exceeds, NaN that of NaN; -1: none of the
 // first `n_live` vectors' has it.
 template <typename T, int kCount, typename Layout>
@@ -39,32 +59,12 @@ __device__ __forceinline__ int first_greatest(const Chunk<T, kCount, Layout>& it
     constexpr int kWords = kCount / 2;
 #pragma unroll
     for (int begin = (kWords - 1) / 16 * 16; begin >= 0; begin -= 16) {
-        unsigned found = 0;
-#pragma unroll
-        for (int w = 0; w < 16 && begin + w < kWords; ++w) {
-            if (2 * (begin + w) / Layout::kWidth >= n_live) break;
-            found |= reaching_halves(T{}, items.word[begin + w], best) & 0x10001u << w;
-        }
+        const unsigned found = reaching_items(items, best, n_live, begin);
         if (!found) continue;
         const int word = __ffs((found | found >> 16) & 0xffffu) - 1;
         first = 2 * (begin + word) + (found >> word & 1 ? 0 : 1);
     }
     return first;
 }
-
-// Which items are not less than `bar`, which is of their type: a bit each, those of even numbers first.
-template <typename T, int kCount, typename Layout>
-__device__ __forceinline__ unsigned reaching_items(const Chunk<T, kCount, Layout>& items, float bar, int n_live)
-{
-    unsigned found = 0;
-#pragma unroll
-    for (int w = 0; w < kCount / 2; ++w) {
-        if (2 * w / Layout::kWidth >= n_live) break;
-        found |= reaching_halves(T{}, items.word[w], bar) & 0x10001u << w;
-    }
-    return found;
-}
-__device__ __forceinline__ int item_of_bit(int bit) { return bit % 16 * 2 + bit / 16; }
-__device__ __forceinline__ int bit_of_item(int i) { return i / 2 + i % 2 * 16; }
 
 }  // namespace fusegen

@@ -102,14 +102,7 @@ struct EachPair {
     {
         const float bar = static_cast<float>(Keys::half(word));
 #pragma unroll
-        for (unsigned& mask : reaching) mask = 0;
-#pragma unroll
-        for (int w = 0; w < kItems / 2; ++w) {
-            if (2 * w / kWidth >= live) break;
-            unsigned mask = reaching_halves(T{}, items.word[w], bar) & 0x10001u << w % 16;
-            if (kWidth == 1 && 2 * w + 1 >= live) mask &= 0xffffu;
-            reaching[w / 16] |= mask;
-        }
+        for (int m = 0; m < kMasks; ++m) reaching[m] = reaching_items(items, bar, live, 16 * m);
     }
     __device__ __forceinline__ int count() const
     {
