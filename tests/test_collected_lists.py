@@ -14,7 +14,8 @@ from test_cuda_topk_lanes import several, short_schedules
 import fusegen as fg
 from fusegen.backend.cuda.schedule.collected import parts_of, room_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.levels import Block
+from fusegen.backend.cuda.schedule.homes import Once
+from fusegen.backend.cuda.schedule.levels import Block, Grid
 
 
 def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
@@ -54,6 +55,31 @@ def test_hard_rows_are_picked(n: int, k: int, dtype: str, shift: int) -> None:
     assert found
     for seed, schedule in enumerate(found):
         check(x, k, seed=seed, shift=shift, schedule=schedule)
+
+
+def in_slices(found: list[CudaSchedule], n: int, blocks: int) -> CudaSchedule:
+    """Such a schedule, of blocks all over the grid."""
+    one = next(s for s in found if s.lists == "collected" and not s.in_warp and s.width > 1)
+    vectors = -(-(-(-n // one.width) // blocks) // 64)
+    return one.having(team=Grid(blocks), threads=64, home=Once(), vectors=vectors)
+
+
+@emulated
+@pytest.mark.parametrize(("n", "k", "dtype", "shift", "blocks"), [
+    (2605, 33, "float32", 1, 5),  # first entries are some of a list
+    (1739, 5, "float16", 0, 3),  # and all of it
+    (1204, 300, "float32", 3, 2),  # the last slice has fewer than K, or about as many
+    (1203, 290, "bfloat16", 2, 3),
+    (1025, 7, "float32", 0, 40),  # of many lists each has a share below one
+    (260, 3, "float32", 1, 60),  # the last slices are empty
+])
+def test_hard_rows_are_collected_in_slices(
+    n: int, k: int, dtype: str, shift: int, blocks: int
+) -> None:
+    """Also where one slice has all of the best, or all slices have some alike."""
+    x = every(ROWS, dtype, n)
+    found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift)
+    check(x, k, seed=n, shift=shift, schedule=in_slices(found, n, blocks))
 
 
 @emulated

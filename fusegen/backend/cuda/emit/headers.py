@@ -83,7 +83,7 @@ def list_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[s
     """How K-best lists are kept: streamed, or in lanes."""
     lists = [c for v in sweeps for c in v.lists]
     names = dict.fromkeys(n for c in lists for n in (
-        _of_streamed(c, schedule) if c.way == "streamed" else _of_lanes(c)))
+        _of_streamed(c, schedule) if c.way == "streamed" else _of_lanes(c, schedule)))
     return tuple(f"fusegen/topk/{name}.cuh" for name in names)
 
 
@@ -102,10 +102,10 @@ def _of_streamed(top: ListView, schedule: CudaSchedule) -> list[str]:
     return [name for name, wanted in asked.items() if wanted]
 
 
-def _of_lanes(top: ListView) -> list[str]:
+def _of_lanes(top: ListView, schedule: CudaSchedule) -> list[str]:
     assert top.short is not None
     if top.way in ("collected", "picked"):
         kind = "pair" if top.short.items else "item"
         keys = "pair_keys" if top.short.items else "lane_keys"
-        return [keys, f"each_{kind}", top.way]
+        return [keys, f"each_{kind}", f"{top.way}_slices" if schedule.split else top.way]
     return ["pair_keys" if top.short.items else "lane_keys", top.way]

@@ -88,6 +88,8 @@ def _places(program: Program, schedule: CudaSchedule) -> Iterator[Assumption]:
 def _lengths(program: Program, schedule: CudaSchedule) -> Between:
     lists = _longest_list(program)
     least = max(1, lists) if program.role == "call" else 1
+    if lists and schedule.split and schedule.lists != "streamed":
+        least = max(least, (schedule.blocks + 1) * schedule.width)  # a vector of the first slice
     if schedule.clustered and lists > 1:
         # Every block has a tile, also the last: it is there that lists begin.
         edges = 2 * (schedule.width - 1) if schedule.has_edges else 0

@@ -2,7 +2,8 @@
 
 Every warp finds a bar that its share of the K reaches among the peaks of parts of its vectors; the
 least of the bars is reached by K elements, and by little more. Threads bring these together, and
-bins put them in order: one read, whatever K is.
+bins put them in order: one read, whatever K is. Of few rows, blocks all over the grid have a slice
+each, and the last of a row's blocks finds the best of all in their lists.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.homes import Registers
-from fusegen.backend.cuda.schedule.levels import Block, Lanes
+from fusegen.backend.cuda.schedule.homes import Once, Registers
+from fusegen.backend.cuda.schedule.levels import Block, Grid, Lanes
 from fusegen.backend.cuda.schedule.topk import STATIC_SHARED_BYTES
 from fusegen.backend.target import WARP
 
@@ -23,6 +24,9 @@ _ALONE = 1.35  # candidates for an entry: a bar is of peaks, and not sought to t
 _SLACK = 1.1  # the same, beside the deviations below
 _SELDOM = 5.0  # deviations of the least of several bars, which a row in a million exceeds
 _KEY_BYTES = 8
+_BESIDE = 64  # candidates of other slices' lists, beside a whole one
+_LEAST_SLICE = 2  # elements of a slice for an entry of a list
+_MOST_SLICES = 528  # of a row
 _DENSE = 12  # items for an entry of a list, up to which keys are made of all
 
 
@@ -51,7 +55,10 @@ def room_of(k: int, one: CudaSchedule) -> int:
     most = math.ceil(_SLACK * warps * (share + _SELDOM * math.sqrt(share) + _SELDOM**2 / 3))
     if warps == 1:  # no bar is less than another
         most = math.ceil(_ALONE * (share + 1)) + 40
-    return -(-(min(one.team_items, most) + edges) // 8) * 8
+    most = min(one.team_items, most)
+    if one.split:  # the last block: what reaches a bar in all lists, and one of them whole
+        most = max(most, 2 * k + _BESIDE)
+    return -(-(most + edges) // 8) * 8
 
 
 def bin_bits_of(k: int, one: CudaSchedule) -> int:
@@ -82,6 +89,25 @@ def collected_by_warps(
     if vectors <= max(1, 128 // (base.width * size)):
         one = base.having(team=Lanes(), home=Registers(), threads=128, vectors=vectors)
         yield from _fitting(replace(one, lists="collected"), lists)
+
+
+def collected_in_slices(
+    base: CudaSchedule, lists: list[int], n_vectors: int, n_rows: int, size: int
+) -> Iterator[CudaSchedule]:
+    """A row over blocks all over the grid, so many that their threads hold it."""
+    there = base.target.multiprocessors
+    if base.width == 1 or 2 * n_rows > there:
+        return
+    base = replace(base.having(home=Once()), lists="collected")
+    most = max(1, _MOST_WORDS.get(size, 32) * 4 // (base.width * size))
+    for threads in (256, 512):
+        for each in (1, 2, 3, 4):  # blocks of a multiprocessor
+            share = -(-n_vectors // (each * there // n_rows))
+            blocks, vectors = -(-n_vectors // share), -(-share // threads)
+            long = share * base.width >= _LEAST_SLICE * max(lists)
+            if 1 < blocks <= _MOST_SLICES and vectors <= most and threads <= share and long:
+                one = base.having(team=Grid(blocks), threads=threads, vectors=vectors)
+                yield from _fitting(replace(one, fixed=True, per_sm=2048 // threads), lists)
 
 
 def _fitting(one: CudaSchedule, lists: list[int]) -> Iterator[CudaSchedule]:

@@ -281,6 +281,6 @@ def _partials(kernel: Kernel, sweep: Sweep, schedule: CudaSchedule) -> tuple[Scr
         )
     for best in sweep.monoid.lists:
         plan = list_plan(kernel, best, schedule)
-        count = schedule.blocks * plan.kept
+        count = schedule.blocks * (plan.kept if schedule.lists == "streamed" else best.k)
         found.append(Scratch(f"{best.name}_partial", "entries", "row", count, plan.key.n_bytes))
     return tuple(found)

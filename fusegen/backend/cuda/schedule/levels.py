@@ -174,4 +174,4 @@ def tree(chunk: Thread, threads: int, team: Team, home: Home = MEMORY) -> tuple[
         case Grid():
             memory = StripMemory if strips else ThroughMemory
             return (*inner, Level(Block(threads), shared, block_home),
-                    Level(team, memory(waits=home.keeps)))
+                    Level(team, memory(waits=home.awaited)))

@@ -139,13 +139,23 @@ __device__ __forceinline__ void order_collected(
     Team::sync();
 }
 
-// A row in a team's registers: its kK best, in order, to `collected.best`. `peaks` are the greatest items of parts of
-// vectors; `items` are all: how many reach a bar, and what puts those behind one another. `vectors` are the row's;
-// `edge` is the column of one more element, or -1; `key_at` brings the key of a column from memory.
-template <typename CollectedType, typename Column, typename Peaks, typename Items, typename KeyAt>
+// The columns of a whole row.
+template <typename Column>
+struct WholeRow {
+    Column n_cols;
+
+    __device__ __forceinline__ Column count() const { return n_cols; }
+    __device__ __forceinline__ Column of(Column j) const { return j; }
+};
+
+// A row, or its slice, in a team's registers: its kK best, in order, to `collected.best`; fewer if there are no more.
+// `peaks` are the greatest items of parts of vectors; `items` are all: how many reach a bar, and what puts those behind
+// one another. `vectors` are the row's, or the slice's; `edge` is the column of one more element, or -1; `key_at` brings
+// the key of a column from memory.
+template <typename CollectedType, typename Columns, typename Column, typename Peaks, typename Items, typename KeyAt>
 __device__ __forceinline__ void collect_best(
-    CollectedType& collected, Column n_cols, Column vectors, int live, int rank, Column edge, const Peaks& peaks,
-    Items& items, const KeyAt& key_at)
+    CollectedType& collected, const Columns& columns, Column vectors, int live, int rank, Column edge,
+    const Peaks& peaks, Items& items, const KeyAt& key_at)
 {
     typedef typename CollectedType::Team Team;
     typedef typename CollectedType::Key Key;
@@ -190,7 +200,8 @@ __device__ __forceinline__ void collect_best(
     if constexpr (!Team::kOneWarp) count = static_cast<int>(collected.count);
     if (count > kRoom) {
         search_best<kK, kRoom, CollectedType::kFullBin>(
-            collected.best, collected.beside, collected.count, tally, static_cast<int>(n_cols), rank, key_at);
+            collected.best, collected.beside, collected.count, tally, static_cast<int>(columns.count()), rank,
+            [&](int j) { return key_at(columns.of(static_cast<Column>(j))); });
         return;
     }
     if constexpr (!Items::kKeys) {

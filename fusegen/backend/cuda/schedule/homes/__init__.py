@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fusegen.backend.cuda.schedule.homes.band import Band
 from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes, Stay, body_of_row
-from fusegen.backend.cuda.schedule.homes.held import MEMORY, Memory, Registers, Ring
+from fusegen.backend.cuda.schedule.homes.held import MEMORY, Memory, Once, Registers, Ring
 from fusegen.backend.cuda.schedule.homes.slices import Chip, Shared, slice_bytes
 from fusegen.backend.cuda.schedule.homes.tiers import PER_VECTOR, Tiers
 
 Home = Memory | Ring | Registers | Band | Shared | Chip | Tiers
 
 __all__ = [
-    "MEMORY", "PER_VECTOR", "AnyHome", "Array", "Band", "Chip", "Home", "Memory", "Registers",
-    "Ring", "Shared", "Sizes", "Stay", "Tiers", "body_of_row", "slice_bytes",
+    "MEMORY", "PER_VECTOR", "AnyHome", "Array", "Band", "Chip", "Home", "Memory", "Once",
+    "Registers", "Ring", "Shared", "Sizes", "Stay", "Tiers", "body_of_row", "slice_bytes",
 ]

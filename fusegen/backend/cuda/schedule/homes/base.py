@@ -102,6 +102,11 @@ class AnyHome:
         return False
 
     @property
+    def awaited(self) -> bool:
+        """Do blocks that share a row wait for one another before they go on with it?"""
+        return self.keeps
+
+    @property
     def slice_vectors(self) -> int:
         """Vectors of a row that a block has room for in shared memory."""
         return 0

@@ -95,6 +95,15 @@ class Registers(AnyHome):
         return (Bring(f"{name}_items", kind, repacks=True),) if again else ()
 
 
+@dataclass(frozen=True, slots=True)
+class Once(Registers):
+    """Likewise, of a single sweep: blocks that share a row leave what they find, and go."""
+
+    @property
+    def awaited(self) -> bool:
+        return False
+
+
 def live(at: str, live: str) -> tuple[str, Line]:
     """How many of a chunk's vectors there are, and whether a warp has all of them."""
     return (f"const int {live} = live_vectors<Team, kVectors>({at}, end);",
