@@ -24,7 +24,7 @@ _ALONE = 1.35  # candidates for an entry: a bar is of peaks, and not sought to t
 _SLACK = 1.1  # the same, beside the deviations below
 _SELDOM = 5.0  # deviations of the least of several bars, which a row in a million exceeds
 _KEY_BYTES = 8
-_BESIDE = 64  # candidates of other slices' lists, beside a whole one
+_BESIDE = 64  # candidates of slices' lists, beside two and a half for an entry
 _LEAST_SLICE = 2  # elements of a slice for an entry of a list
 _MOST_SLICES = 528  # of a row
 _DENSE = 12  # items for an entry of a list, up to which keys are made of all
@@ -56,8 +56,8 @@ def room_of(k: int, one: CudaSchedule) -> int:
     if warps == 1:  # no bar is less than another
         most = math.ceil(_ALONE * (share + 1)) + 40
     most = min(one.team_items, most)
-    if one.split:  # the last block: what reaches a bar in all lists, and one of them whole
-        most = max(most, 2 * k + _BESIDE)
+    if one.split:  # the last block: what reaches a bar in all lists
+        most = max(most, 5 * k // 2 + _BESIDE, one.blocks)
     return -(-(most + edges) // 8) * 8
 
 

@@ -15,6 +15,7 @@ struct Collected {
     typedef KeysType Keys;
     typedef typename Keys::Key Key;
     static constexpr int kK = kBest, kRoom = kRoomFor, kFullBin = 64;
+    static constexpr bool kSlices = false;  // is this a list of a row's slice?
 
     Tally<Team, kBinBits> tally;
     unsigned count;
@@ -139,6 +140,13 @@ __device__ __forceinline__ void order_collected(
     Team::sync();
 }
 
+// The same, the code of which is there once.
+template <typename CollectedType>
+__device__ __noinline__ void put_in_order(CollectedType& collected, int count, unsigned low, unsigned high, int rank)
+{
+    order_collected(collected, count, low, high, rank);
+}
+
 // The columns of a whole row.
 template <typename Column>
 struct WholeRow {
@@ -209,7 +217,10 @@ __device__ __forceinline__ void collect_best(
             collected.best[j] = key_at(static_cast<Column>(collected.best[j]));
         Team::sync();
     }
-    order_collected(collected, count, low, high, rank);
+    if constexpr (CollectedType::kSlices)
+        put_in_order(collected, count, low, high, rank);
+    else
+        order_collected(collected, count, low, high, rank);
 }
 
 }  // namespace fusegen

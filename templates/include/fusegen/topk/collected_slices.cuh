@@ -28,7 +28,9 @@ struct Slice {
 // Where a block collects its slice's list, and the last one those of all.
 template <typename TeamType, typename KeysType, int kBest, int kRoomFor, int kBinBits>
 struct CollectedSlices : Collected<TeamType, KeysType, kBest, kRoomFor, kBinBits> {
+    static constexpr bool kSlices = true;
     unsigned long long bar;
+    unsigned high;     // top word of the best
     unsigned crowded;  // lists whose first entries all reach the bar
 };
 
@@ -43,58 +45,72 @@ __device__ __forceinline__ void publish(
         to[j] = j < count ? collected.best[j] : Key{};
 }
 
-// The best of all slices' lists, which are in order, to `collected.best`. Each list has kK entries, zeros among them where
-// its slice has no more than `each` elements, or none: all but `whole` of them. Few entries are among the best, unless
-// the row is in some order. So the first ones of all lists set a bar, as does the last one of any; and only of lists
-// whose first ones all reach it, others are looked at.
 template <typename CollectedType>
-__device__ __noinline__ void gather_slices(
-    CollectedType& collected, const typename CollectedType::Key* from, int slices, int whole, int each, int rank)
+__device__ __noinline__ void search_slices(
+    CollectedType& collected, const typename CollectedType::Key* from, int entries, int rank)
+{
+    search_best<CollectedType::kK, CollectedType::kRoom, CollectedType::kFullBin>(
+        collected.best, collected.beside, collected.count, collected.tally, entries, rank,
+        [&](int j) { return from[j]; });
+}
+
+// The best of all slices' lists, which are in order, to `collected.best`. Each list has kK entries, with zeros where its
+// slice had no more. Few entries are among the best, unless the row is in some order: so what is n-th among the s-th
+// ones, n s >= k, is a bar, and the last one of each list, too; and only of lists whose first ones all reach it, others
+// are looked at. What runs here has not run before, and code comes from far: there is little of it.
+template <typename CollectedType>
+__device__ __forceinline__ void gather_slices(
+    CollectedType& collected, const typename CollectedType::Key* from, int slices, int rank)
 {
     typedef typename CollectedType::Key Key;
     typedef typename CollectedType::Team Team;
     constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom, kTeam = Team::kThreads;
     auto& tally = collected.tally;
-    const int wanted = min(4 * ((kK + slices - 1) / slices) + 8, kK);
-    const int bits = 32 - __clz(wanted - 1), ahead = 1 << bits, looked = slices << bits;
-    const auto first_of = [&](int j) {
-        const int place = j & (ahead - 1);
-        return place < kK ? from[(j >> bits) * kK + place] : Key{};
-    };
-    Key last{1};
-    for (int list = rank; list < slices; list += kTeam) last = max(last, from[list * kK + kK - 1]);
-    if (rank == 0) collected.bar = 1, collected.count = collected.crowded = 0;
+    Key* const told = collected.beside;
+    const int share = min(kK, (5 * kK + 4 * slices - 1) / (4 * slices)), shares = (kK + share - 1) / share;
+    const int bits = 32 - __clz(2 * share + 7), ahead = 1 << bits;  // entries of a list that are looked at
+    if (rank == 0) collected.bar = 1, collected.count = collected.crowded = collected.high = 0;
+    clear_bins(tally, rank);
     Team::sync();
-    if (last > 1) atomicMax(&collected.bar, last);
-    Key bar{1};
-    if (whole * min(min(ahead, kK), each) >= kK) bar = select_of<Key>(looked, kK, kK + kK / 8, tally, rank, first_of);
+    for (int list = rank; list < slices; list += kTeam) {
+        const Key* const entries = from + list * kK;
+        const Key first = entries[0], last = entries[kK - 1];
+        told[list] = entries[share - 1];
+        atomicMax(&collected.high, top_word(first));
+        atomicMax(&collected.bar, last);
+    }
     Team::sync();
-    bar = max(bar, static_cast<Key>(collected.bar));
+    for (int list = rank; list < slices; list += kTeam) {
+        const Key mine = told[list];
+        int better = 0;
+#pragma unroll 4
+        for (int other = 0; other < slices; ++other) better += told[other] > mine;
+        if (better == shares - 1) atomicMax(&collected.bar, mine);
+    }
+    Team::sync();
+    const Key bar = collected.bar;
     unsigned* const crowded = reinterpret_cast<unsigned*>(collected.beside);
     const auto take = [&](const Key& key) {
-        if (key < bar) return;
+        if (key < bar) return false;
         const unsigned place = atomicAdd(&collected.count, 1u);
         if (place < kRoom) collected.best[place] = key;
+        return true;
     };
 #pragma unroll 4
-    for (int j = rank; j < looked; j += kTeam) {
-        const Key key = first_of(j);
-        take(key);
-        const bool all = (j & (ahead - 1)) == ahead - 1 && !(key < bar);
-        if (all) crowded[atomicAdd(&collected.crowded, 1u)] = j >> bits;
+    for (int j = rank; j < slices << bits; j += kTeam) {
+        const int list = j >> bits, place = j & (ahead - 1);
+        const Key key = place < kK ? from[list * kK + place] : Key{};
+        if (take(key) && place == ahead - 1) crowded[atomicAdd(&collected.crowded, 1u)] = list;
     }
     Team::sync();
     const int more = kK - ahead, behind = more > 0 ? static_cast<int>(collected.crowded) * more : 0;
-#pragma unroll 4
     for (int j = rank; j < behind; j += kTeam) take(from[crowded[j / more] * kK + ahead + j % more]);
-    Team::sync();
-    const int found = static_cast<int>(collected.count);
-    if (found <= kRoom) {
-        sort_by_bins<kRoom, CollectedType::kFullBin>(collected.best, collected.beside, found, kK, tally, rank);
-    } else {
-        search_best<kK, kRoom, CollectedType::kFullBin>(
-            collected.best, collected.beside, collected.count, tally, slices * kK, rank, [&](int j) { return from[j]; });
-    }
+    if (behind > 0) Team::sync();
+    const int count = static_cast<int>(collected.count);
+    if (count > kRoom)
+        search_slices(collected, from, slices * kK, rank);
+    else
+        put_in_order(collected, count, top_word(bar), collected.high, rank);
 }
 
 }  // namespace fusegen
