@@ -32,13 +32,20 @@ def price_of_short_lists(
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
     if price.adds:
         part = cost * WARP / one.team_threads * short.few
-        return Price((*price.parts, ("lists", part)), price.adds)
+        meeting = sum(_gathered(best.k, one.blocks, short) for _, best in lists) if one.split else 0.0
+        return Price((*price.parts, ("lists", part), ("slices", meeting)), price.adds)
     written = sum(best.k for _, best in lists) * (_INDEX_BYTES + work.vector_bytes // one.width)
     row = (work.vectors * work.vector_bytes + written) / one.target.bandwidth
     issue = cost / (one.target.multiprocessors * short.rate) / row
     whole = (1.0 + issue**_SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name in ("home", "parallelism")]
     return Price((*kept, ("instructions", whole)), adds=False)
+
+
+def _gathered(k: int, slices: int, short: ShortLists) -> float:
+    """Microseconds until the last block of a row has the best of its slices' lists."""
+    entries = short.gathered_entry * k + short.gathered_slice_entry * k * slices
+    return short.gathered + short.gathered_slice * slices + entries
 
 
 def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:

@@ -64,7 +64,7 @@ __device__ __forceinline__ void gather_slices(
 {
     typedef typename CollectedType::Key Key;
     typedef typename CollectedType::Team Team;
-    constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom, kTeam = Team::kThreads;
+    constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom, kTeam = Team::kThreads, kBatch = 4;
     auto& tally = collected.tally;
     Key* const told = collected.beside;
     const int share = min(kK, (5 * kK + 4 * slices - 1) / (4 * slices)), shares = (kK + share - 1) / share;
@@ -72,35 +72,48 @@ __device__ __forceinline__ void gather_slices(
     if (rank == 0) collected.bar = 1, collected.count = collected.crowded = collected.high = 0;
     clear_bins(tally, rank);
     Team::sync();
+    Key last{};
+    unsigned high = 0;
     for (int list = rank; list < slices; list += kTeam) {
         const Key* const entries = from + list * kK;
-        const Key first = entries[0], last = entries[kK - 1];
         told[list] = entries[share - 1];
-        atomicMax(&collected.high, top_word(first));
-        atomicMax(&collected.bar, last);
+        high = max(high, top_word(entries[0]));
+        last = max(last, entries[kK - 1]);
     }
+    high = greatest_of_warp(high);
+    const unsigned top = greatest_of_warp(top_word(last));
+    const Key rest = greatest_of_warp(top_word(last) == top ? static_cast<unsigned>(last) : 0u);
+    if (rank % 32 == 0) atomicMax(&collected.high, high), atomicMax(&collected.bar, Key{top} << 32 | rest);
     Team::sync();
     for (int list = rank; list < slices; list += kTeam) {
         const Key mine = told[list];
         int better = 0;
 #pragma unroll 4
         for (int other = 0; other < slices; ++other) better += told[other] > mine;
-        if (better == shares - 1) atomicMax(&collected.bar, mine);
+        if (better == shares - 1 && mine > collected.bar) collected.bar = mine;
     }
     Team::sync();
     const Key bar = collected.bar;
-    unsigned* const crowded = reinterpret_cast<unsigned*>(collected.beside);
+    unsigned* const crowded = reinterpret_cast<unsigned*>(told);
     const auto take = [&](const Key& key) {
         if (key < bar) return false;
         const unsigned place = atomicAdd(&collected.count, 1u);
         if (place < kRoom) collected.best[place] = key;
         return true;
     };
-#pragma unroll 4
-    for (int j = rank; j < slices << bits; j += kTeam) {
-        const int list = j >> bits, place = j & (ahead - 1);
-        const Key key = place < kK ? from[list * kK + place] : Key{};
-        if (take(key) && place == ahead - 1) crowded[atomicAdd(&collected.crowded, 1u)] = list;
+    for (int first = rank; first < slices << bits; first += kBatch * kTeam) {
+        Key keys[kBatch];
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {  // all loads are under way together
+            const int j = first + b * kTeam, place = j & (ahead - 1);
+            keys[b] = j < slices << bits && place < kK ? from[(j >> bits) * kK + place] : Key{};
+        }
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+            const int j = first + b * kTeam;
+            if (take(keys[b]) && (j & (ahead - 1)) == ahead - 1)
+                crowded[atomicAdd(&collected.crowded, 1u)] = j >> bits;
+        }
     }
     Team::sync();
     const int more = kK - ahead, behind = more > 0 ? static_cast<int>(collected.crowded) * more : 0;
