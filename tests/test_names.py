@@ -126,6 +126,14 @@ def test_lists_of_short_rows(name: str, check: Callable[..., None]) -> None:
             check(work.scheduled(schedule))
 
 
+@pytest.mark.parametrize("name", ["topk", "softmax_topk"])
+def test_lists_of_slices(name: str, check: Callable[..., None]) -> None:
+    work = _renamed(library_case(name, 1, 1_000_003, k=40).work(n_rows=4, aligned=False))
+    found = [c.schedule for c in candidates(work.program, work.problem, work.target)
+             if c.schedule.lists == "collected" and c.schedule.split]
+    check(work.scheduled(found[0]))
+
+
 @pytest.mark.parametrize("name", [*ACCEPTED, *_OWN])
 def test_states_of_every_kind(name: str, check: Callable[..., None]) -> None:
     for target in ("sm_90", "x86-64-v3"):

@@ -32,8 +32,9 @@ def price_of_short_lists(
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
     if price.adds:
         part = cost * WARP / one.team_threads * short.few
-        meeting = sum(_gathered(best.k, one.blocks, short) for _, best in lists) if one.split else 0.0
-        return Price((*price.parts, ("lists", part), ("slices", meeting)), price.adds)
+        slices = one.blocks if one.split else 0
+        meeting = sum(_gathered(best.k, slices, short) for _, best in lists if slices)
+        return Price((*price.parts, ("lists", part), ("slices of lists", meeting)), price.adds)
     written = sum(best.k for _, best in lists) * (_INDEX_BYTES + work.vector_bytes // one.width)
     row = (work.vectors * work.vector_bytes + written) / one.target.bandwidth
     issue = cost / (one.target.multiprocessors * short.rate) / row

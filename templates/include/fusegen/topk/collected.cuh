@@ -158,8 +158,8 @@ struct WholeRow {
 
 // A row, or its slice, in a team's registers: its kK best, in order, to `collected.best`; fewer if there are no more.
 // `peaks` are the greatest items of parts of vectors; `items` are all: how many reach a bar, and what puts those behind
-// one another. `vectors` are the row's, or the slice's; `edge` is the column of one more element, or -1; `key_at` brings
-// the key of a column from memory.
+// one another. `vectors` are the row's, or the slice's; `edge` is the column of one more element, or -1; `key_at`
+// brings the key of a column from memory.
 template <typename CollectedType, typename Columns, typename Column, typename Peaks, typename Items, typename KeyAt>
 __device__ __forceinline__ void collect_best(
     CollectedType& collected, const Columns& columns, Column vectors, int live, int rank, Column edge,

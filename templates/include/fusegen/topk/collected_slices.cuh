@@ -54,10 +54,10 @@ __device__ __noinline__ void search_slices(
         [&](int j) { return from[j]; });
 }
 
-// The best of all slices' lists, which are in order, to `collected.best`. Each list has kK entries, with zeros where its
-// slice had no more. Few entries are among the best, unless the row is in some order: so what is n-th among the s-th
-// ones, n s >= k, is a bar, and the last one of each list, too; and only of lists whose first ones all reach it, others
-// are looked at. What runs here has not run before, and code comes from far: there is little of it.
+// The best of all slices' lists, which are in order, to `collected.best`. Each list has kK entries, with zeros where
+// its slice had no more. Few entries are among the best, unless the row is in some order: so what is n-th among the
+// s-th ones, n s >= k, is a bar, and the last one of each list, too; and only of lists whose first ones all reach it,
+// others are looked at. What runs here has not run before, and code comes from far: there is little of it.
 template <typename CollectedType>
 __device__ __forceinline__ void gather_slices(
     CollectedType& collected, const typename CollectedType::Key* from, int slices, int rank)
