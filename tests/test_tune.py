@@ -113,6 +113,26 @@ def test_near_ties_stay_with_the_choice_by_price(gpu):
     assert fresh().compile(x, tune=True).schedule == usual
 
 
+def test_what_ran_before_does_not_decide() -> None:
+    """A launch behind a slow one takes twice as long, as where clocks fell meanwhile."""
+    alone = {"first": 1.0, "second": 1.2, "third": 1.3, "slow": 400.0}
+    last = [0.0]
+
+    class Watch:
+        def cold(self, launch: Any) -> float:
+            seconds, before = launch(), last[0]
+            last[0] = seconds
+            return seconds * (2.0 if before > 100 else 1.0)
+
+        def launcher(self, run: Any, trial: Any) -> Any: ...
+
+        def poison(self, trial: Any) -> None: ...
+
+    runs = {name: (lambda n=name: alone[n]) for name in alone}
+    times = tuning._times(runs, Watch())
+    assert {n: times[n] for n in ("first", "second")} == {"first": 1.0, "second": 1.2}
+
+
 def test_every_launch_finds_a_cold_cache(gpu):
     x = array(rows(6, 2400))
     gpu.zeroed.clear()

@@ -141,10 +141,12 @@ def _executable(work: Work, schedule: Any) -> Executable:
 
 
 def _times(runs: Mapping[Any, _Launch], watch: Stopwatch) -> dict[Any, float]:
-    """Median seconds of each, in turns."""
+    """Median seconds of each, in turns, forth and back: what ran before leaves its mark, and none
+    shall always follow the slowest."""
     found: dict[Any, list[float]] = {one: [] for one in runs}
+    order = [*runs.items()]
     for turn in range(_WARM + _TIMES):
-        for one, launch in runs.items():
+        for one, launch in order[:: -1 if turn % 2 else 1]:
             seconds = watch.cold(launch)
             if turn >= _WARM:
                 found[one].append(seconds)
