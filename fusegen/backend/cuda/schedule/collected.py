@@ -66,6 +66,11 @@ def bin_bits_of(k: int, one: CudaSchedule) -> int:
     return min(10, max(7, (room_of(k, one) - 1).bit_length()))
 
 
+def _most_vectors(base: CudaSchedule, size: int) -> int:
+    """Vectors of a thread of a block; `size`: bytes of an element in all arrays."""
+    return max(1, _MOST_WORDS.get(size, 32) * 4 // (base.width * size))
+
+
 def collected_schedules(
     base: CudaSchedule, lists: list[int], n_vectors: int, size: int
 ) -> Iterator[CudaSchedule]:
@@ -74,7 +79,7 @@ def collected_schedules(
         return
     yield from collected_by_warps(base, lists, n_vectors, size)
     base = replace(base.having(home=Registers()), lists="collected")
-    most = max(1, _MOST_WORDS.get(size, 32) * 4 // (base.width * size))
+    most = _most_vectors(base, size)
     for threads in _THREADS:
         vectors = -(-n_vectors // threads)
         if vectors <= most and threads <= n_vectors and (threads < 512 or 2 * vectors > most):
@@ -99,7 +104,7 @@ def collected_in_slices(
     if base.width == 1 or 2 * n_rows > there:
         return
     base = replace(base.having(home=Once()), lists="collected")
-    most = max(1, _MOST_WORDS.get(size, 32) * 4 // (base.width * size))
+    most = _most_vectors(base, size)
     for threads in (256, 512):
         for each in (1, 2, 3, 4):  # blocks of a multiprocessor
             share = -(-n_vectors // (each * there // n_rows))

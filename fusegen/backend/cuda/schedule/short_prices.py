@@ -32,8 +32,7 @@ def price_of_short_lists(
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
     if price.adds:
         part = cost * WARP / one.team_threads * short.few
-        slices = one.blocks if one.split else 0
-        meeting = sum(_gathered(best.k, slices, short) for _, best in lists if slices)
+        meeting = sum(_gathered(best.k, one, short) for _, best in lists)
         return Price((*price.parts, ("lists", part), ("slices of lists", meeting)), price.adds)
     written = sum(best.k for _, best in lists) * (_INDEX_BYTES + work.vector_bytes // one.width)
     row = (work.vectors * work.vector_bytes + written) / one.target.bandwidth
@@ -43,10 +42,12 @@ def price_of_short_lists(
     return Price((*kept, ("instructions", whole)), adds=False)
 
 
-def _gathered(k: int, slices: int, short: ShortLists) -> float:
+def _gathered(k: int, one: CudaSchedule, short: ShortLists) -> float:
     """Microseconds until the last block of a row has the best of its slices' lists."""
-    entries = short.gathered_entry * k + short.gathered_slice_entry * k * slices
-    return short.gathered + short.gathered_slice * slices + entries
+    if not one.split:
+        return 0.0
+    entries = short.gathered_entry * k + short.gathered_slice_entry * k * one.blocks
+    return short.gathered + short.gathered_slice * one.blocks + entries
 
 
 def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:

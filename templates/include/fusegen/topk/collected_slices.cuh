@@ -67,8 +67,9 @@ __device__ __forceinline__ void gather_slices(
     constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom, kTeam = Team::kThreads, kBatch = 4;
     auto& tally = collected.tally;
     Key* const told = collected.beside;
-    const int share = min(kK, (5 * kK + 4 * slices - 1) / (4 * slices)), shares = (kK + share - 1) / share;
+    const int share = min(kK, share_of(5 * kK, 4 * slices)), shares = share_of(kK, share);
     const int bits = 32 - __clz(2 * share + 7), ahead = 1 << bits;  // entries of a list that are looked at
+    const int looked = slices << bits;
     if (rank == 0) collected.bar = 1, collected.count = collected.crowded = collected.high = 0;
     clear_bins(tally, rank);
     Team::sync();
@@ -101,12 +102,12 @@ __device__ __forceinline__ void gather_slices(
         if (place < kRoom) collected.best[place] = key;
         return true;
     };
-    for (int first = rank; first < slices << bits; first += kBatch * kTeam) {
+    for (int first = rank; first < looked; first += kBatch * kTeam) {
         Key keys[kBatch];
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {  // all loads are under way together
             const int j = first + b * kTeam, place = j & (ahead - 1);
-            keys[b] = j < slices << bits && place < kK ? from[(j >> bits) * kK + place] : Key{};
+            keys[b] = j < looked && place < kK ? from[(j >> bits) * kK + place] : Key{};
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {

@@ -5,8 +5,6 @@
 
 namespace fusegen {
 
-// Of what the k best need, the part that each of so many warps or blocks has to have.
-__device__ __forceinline__ constexpr int share_of(int k, int parts) { return (k + parts - 1) / parts; }
 // As many as are wanted, and a few: what may come with them.
 __device__ __forceinline__ int with_slack(int wanted) { return wanted + wanted / 8 + 1; }
 
