@@ -65,11 +65,13 @@ def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price
                ("fit", _fit(one, work, many)), ("registers", _registers(one, work, many)),
                ("threads", _threads(one, work, here, many))]
     if one.has_edges and not one.in_warp:
-        factors.append(("edges", _edges(one, work, many)))
+        factors.append(("edges", _edges(one, work, here, many)))
     if work.rows is not None:
         filled = _parallelism(one, work, here, work.rows, many)
         factors.append(("parallelism", filled))
         factors.append(("latency", 1.0 + _latency(one, work, figures) / filled))
+        if one.clustered:
+            factors.append(("launches", _launches(one, work, work.rows, many)))
     elif one.split and not one.home.keeps:
         factors.append(("meeting", _meeting(one, work, here, many)))
     return Price(tuple(factors), adds=False)
@@ -130,7 +132,7 @@ def _again(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     return many.again_l2_few if here <= 2 else many.again_l2
 
 
-def _edges(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+def _edges(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """Rows that begin or end inside a vector, kept on chip, where few of them are under way."""
     if one.home.steady:
         moved = (work.rows or 0) * work.vectors * work.vector_bytes * (2 if work.stores else 1)
@@ -141,7 +143,6 @@ def _edges(one: CudaSchedule, work: Work, many: ManyRows) -> float:
         return 1.0 + many.shifted_slice
     if not one.home.of_threads or not one.home.keeps or not work.stores:
         return 1.0
-    here = one.target.registers_per_sm // (one.registers * one.threads)
     return 1.0 + (many.edge_alone if here <= 1 else 0.0)
 
 
@@ -217,8 +218,11 @@ def _used(one: CudaSchedule, work: Work) -> int:
     """Registers that a thread uses, of those that it may."""
     if one.in_warp and one.home.of_threads:
         return min(one.registers, 16 + max(16, one.items))
-    least = 0 if one.home.keeps else _LEAST[one.registers]
     arrays = work.vector_bytes // VECTOR_BYTES if one.home.keeps else 1
+    if one.home.of_threads and work.stores:
+        held = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
+        return max(32, min(one.registers, 26 + held * 5 // 4))
+    least = 0 if one.home.keeps else _LEAST[one.registers]
     return max(least, min(one.registers, 32 + one.items * max(1, arrays)))
 
 
@@ -235,6 +239,13 @@ def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     fills = figures.many.filling if one.home.slice_vectors else 0.0
     waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
     return waits * 1e-6 * one.target.bandwidth / moved if moved else 0.0
+
+
+def _launches(one: CudaSchedule, work: Work, rows: int, many: ManyRows) -> float:
+    """Blocks of clusters come to a multiprocessor one after the other, whatever they have to do."""
+    moved = rows * work.vectors * work.vector_bytes * (2 if work.stores else 1)
+    turns = -(-rows // one.block_rows) * one.blocks / one.target.multiprocessors
+    return 1.0 + many.cluster_launch * turns * 1e-6 * one.target.bandwidth / moved
 
 
 def _parallelism(
