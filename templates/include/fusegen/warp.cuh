@@ -56,6 +56,21 @@ __device__ __forceinline__ unsigned sum_of_lower(unsigned mine, int lane)
     return sum - mine;
 }
 
+// The n-th greatest of all lanes' words, counted from 1: a network sorts them.
+__device__ __forceinline__ unsigned nth_of_warp(unsigned word, int n, int lane)
+{
+#pragma unroll
+    for (int size = 2; size <= 32; size *= 2) {
+#pragma unroll
+        for (int gap = size / 2; gap > 0; gap /= 2) {
+            const unsigned other = __shfl_xor_sync(0xffffffffu, word, gap);
+            const bool first = ((lane & gap) == 0) == ((lane & size) == 0);
+            word = first ? max(word, other) : min(word, other);
+        }
+    }
+    return __shfl_sync(0xffffffffu, word, n - 1);
+}
+
 // A word that at least `wanted` of what a warp has are not below, if that holds for `low`, and at most
 // `most` where words tell them apart. Halves the distance between a word that enough reach and one that
 // too few do: 32 rounds at most, whatever the values are.

@@ -143,7 +143,9 @@ def _edges(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
         return 1.0 + many.shifted_slice
     if not one.home.of_threads or not one.home.keeps or not work.stores:
         return 1.0
-    return 1.0 + (many.edge_alone if here <= 1 else 0.0)
+    narrow = one.width == MAX_WIDTH and work.vector_bytes == VECTOR_BYTES
+    late = many.shifted_words if one.load == "shifted" and narrow and one.vectors > 2 else 0.0
+    return 1.0 + late + (many.edge_alone if here <= 1 else 0.0)
 
 
 def _waits(blocks: int, many: ManyRows) -> float:

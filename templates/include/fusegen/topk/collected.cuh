@@ -16,21 +16,36 @@ struct Collected {
     typedef typename Keys::Key Key;
     static constexpr int kK = kBest, kRoom = kRoomFor, kFullBin = 64;
     static constexpr bool kSlices = false;  // is this a list of a row's slice?
+    static constexpr int kFew = Team::kThreads > 64 ? 64 : 32;  // keys that threads put in order by counting
+    static constexpr int kShare = kK / (Team::kThreads / 32), kMostShare = Team::kOneWarp ? 20 : 12;
+    static constexpr int kFewLanes = kShare <= kMostShare ? kMostShare : 0;  // whose peaks alone make a warp's bar
 
     Tally<Team, kBinBits> tally;
     unsigned count;
     Key best[kRoom], beside[kRoom];
 };
 
-// A word that this warp's share of the k reaches among its peaks: as much of them as it has of the row's vectors.
-// 0: whatever there is reaches it.
-template <typename Peaks>
-__device__ __forceinline__ unsigned word_of_share(const Peaks& peaks, int k, int live, int vectors)
+// A word that this warp's share of the kK reaches among its peaks: as much of them as it has of the row's vectors.
+// 0: whatever there is reaches it. Of a few, that many lanes have an item each that reaches it, and few have several:
+// s of 32 lanes leave -32 ln(1 - s / 32) items above their bar in the mean.
+template <typename CollectedType, typename Peaks>
+__device__ __forceinline__ unsigned word_of_share(const Peaks& peaks, int live, int vectors, int rank)
 {
+    constexpr int kK = CollectedType::kK;
+    constexpr bool kAlone = CollectedType::Team::kOneWarp;
+    const bool whole = (rank | 31) < vectors;  // has every lane a vector?
+    if constexpr (kAlone && CollectedType::kFewLanes > 0) {
+        if (whole) return nth_of_warp(min(peaks.high(), Peaks::kMost), kK, rank % 32);
+    }
     const int mine = static_cast<int>(sum_of_warp(live)), all = mine * Peaks::kParts;
     if (mine == 0) return vectors > 0 ? 0xffffffffu : 0;
-    const int share = static_cast<int>(k * __fdividef(static_cast<float>(mine), static_cast<float>(vectors))) + 1;
+    int share = kK;
+    if (!kAlone) share = static_cast<int>(kK * __fdividef(static_cast<float>(mine), static_cast<float>(vectors))) + 1;
     if (share > all) return 0;
+    if constexpr (!kAlone && CollectedType::kFewLanes > 0) {
+        if (whole && share <= CollectedType::kFewLanes)
+            return nth_of_warp(min(peaks.high(), Peaks::kMost), share, rank % 32);
+    }
     const int most = share + share / 16 + (share > 4 ? 2 : 0);
     unsigned low = least_of_warp(peaks.low(live)), high = min(greatest_of_warp(peaks.high()), Peaks::kMost);
     const float wanted = lean((share + most) / 2, all);
@@ -77,6 +92,24 @@ struct WordBins {
     }
 };
 
+// Puts the kK best of so few keys that a thread has one at most in order, where they are: it counts those that are
+// better.
+template <typename CollectedType>
+__device__ __forceinline__ void order_few(CollectedType& collected, int count, int rank)
+{
+    typedef typename CollectedType::Team Team;
+    typename CollectedType::Key mine{};
+    int place = CollectedType::kK;
+    if (rank < count) {
+        mine = collected.best[rank], place = 0;
+#pragma unroll 4
+        for (int other = 0; other < count; ++other) place += collected.best[other] > mine;
+    }
+    Team::sync();
+    if (place < CollectedType::kK) collected.best[place] = mine;
+    Team::sync();
+}
+
 // Puts the kK best of `count` keys in order, at `collected.best`, where they are: all of them between two words. Bins
 // say where keys go, and inside a bin they are counted. The bins are clear.
 template <typename CollectedType>
@@ -90,6 +123,12 @@ __device__ __forceinline__ void order_collected(
     constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom, kFullBin = CollectedType::kFullBin;
     constexpr int kBins = TallyType::kBins, kMyBins = TallyType::kMyBins, kTeam = Team::kThreads;
     constexpr int kMine = (kRoom + kTeam - 1) / kTeam;  // keys of a thread
+    if constexpr (kK < CollectedType::kFew) {
+        if (count <= CollectedType::kFew) {
+            order_few(collected, count, rank);
+            return;
+        }
+    }
     auto& tally = collected.tally;
     const WordBins<Keys, kBins> bins(low, high);
     Key mine[kMine];
@@ -173,7 +212,7 @@ __device__ __forceinline__ void collect_best(
     clear_bins(tally, rank);
     Key lone{};
     if (edge >= 0) lone = key_at(edge);
-    unsigned word = word_of_share(peaks, kK, live, static_cast<int>(vectors));
+    unsigned word = word_of_share<CollectedType>(peaks, live, static_cast<int>(vectors), rank);
     unsigned high = max(edge >= 0 ? top_word(lone) : 0u, Peaks::last_word(peaks.high()));
     if constexpr (Team::kOneWarp) {
         high = greatest_of_warp(high);
