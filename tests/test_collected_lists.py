@@ -12,10 +12,10 @@ from test_cuda_topk import ROWS, TIES, best, check, every
 from test_cuda_topk_lanes import several, short_schedules
 
 import fusegen as fg
-from fusegen.backend.cuda.schedule.collected import parts_of, room_of
+from fusegen.backend.cuda.schedule.collected import few_lanes, parts_of, room_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Once
-from fusegen.backend.cuda.schedule.levels import Block, Grid
+from fusegen.backend.cuda.schedule.levels import Block, Grid, Lanes
 
 
 def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
@@ -33,6 +33,9 @@ def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
     (300, 290, "bfloat16", 2),  # nearly all of a row
     (13, 2, "float16", 3),  # some rows have no whole vector
     (40, 7, "float32", 0),  # there is room for all
+    (700, 16, "bfloat16", 2),  # lanes' greatest items set the bar
+    (1200, 1, "float16", 1),
+    (2051, 40, "float32", 1),  # of several warps, the last of which has fewer vectors
 ])
 def test_hard_rows_are_collected(n: int, k: int, dtype: str, shift: int) -> None:
     """Whatever the values: more reach a bar than there is room for, or all are equal, or NaN."""
@@ -119,21 +122,26 @@ def test_blocks_have_several_lists_and_fold_entries(dtype: str) -> None:
 
 @pytest.mark.parametrize(("k", "threads", "vectors"), [
     (17, 512, 8), (53, 512, 8), (137, 512, 8), (300, 512, 8), (40, 256, 7), (100, 256, 8),
-    (781, 256, 6), (297, 128, 7), (20, 128, 7), (45, 64, 4), (499, 64, 3),
+    (781, 256, 6), (297, 128, 7), (20, 128, 7), (45, 64, 4), (499, 64, 3), (198, 512, 2),
+    (51, 128, 8), (25, 64, 8), (1, 64, 6), (20, 32, 4), (18, 32, 8), (9, 32, 2), (64, 32, 6),
 ])
 def test_candidates_of_a_row_in_any_order_find_room(k: int, threads: int, vectors: int) -> None:
     """One row without room is searched in memory, and the device waits for it: room is 5 standard
     deviations above the mean of 500 rows at least."""
     one = fg.library.topk.compile(fg.Spec((9, 4096), "float16"), k=3, target="sm_90").schedule
     assert isinstance(one, CudaSchedule)
-    one = one.having(team=Block(threads), threads=threads, vectors=vectors)
-    parts, warps = parts_of(k, one, pairs=True), threads // 32
-    share = k // warps + 1
+    warps = threads // 32
+    one = one.having(team=Block(threads) if warps > 1 else Lanes(), threads=threads,
+                     vectors=vectors)
+    parts = parts_of(k, one, pairs=True)
+    share = k // warps + (warps > 1)
     most = share + share // 16 + (2 if share > 4 else 0)  # peaks that reach a warp's bar
     rng = np.random.default_rng(k)
-    rows = rng.random((500, warps, 32 * vectors * parts, one.width // parts), dtype=np.float32)
-    peaks = np.sort(rows.max(-1), axis=-1)
-    bar = peaks[..., -most].min(-1)
-    found = (rows >= bar[:, None, None, None]).sum((1, 2, 3))
+    rows = rng.random((500, warps, 32, vectors * parts, one.width // parts), dtype=np.float32)
+    peaks = rows.max(-1).reshape(500, warps, -1)
+    if k // warps <= few_lanes(warps) and share <= few_lanes(warps):
+        peaks, most = rows.max((-1, -2)), share  # of lanes
+    bar = np.sort(peaks, axis=-1)[..., -most].min(-1)
+    found = (rows >= bar[:, None, None, None, None]).sum((1, 2, 3, 4))
     assert found.min() >= k
     assert found.mean() + 5 * found.std() <= room_of(k, one)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from support.cuda_cases import Case, assert_close, library_case, strided
-from support.emulated import EMULATED
+from support.emulated import EMULATED, RESIDENT_TEAMS, EmulatedExecutable
 from support.schedules import kinds_of
 
 import fusegen as fg
@@ -14,6 +16,7 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import MEMORY, Chip, Shared
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Team, Thread, tree
 from fusegen.backend.cuda.schedule.select import candidates
+from fusegen.backend.cuda.schedule.tiles.scratch import Scratch
 from fusegen.backend.target import CUDA_TARGETS
 
 pytestmark = EMULATED
@@ -133,6 +136,31 @@ def test_rows_that_come_in_where_others_leave(name: str, blocks: int) -> None:
         assert_close(got, case.reference(), 3e-6)
     if blocks == 2:
         got = case.emulate(schedule=chip(case, Cluster(blocks)), seed=1)
+        assert_close(got, case.reference(), 3e-6)
+
+
+@pytest.mark.parametrize("before", [0, 6, 2**32 - 2])
+def test_numbers_of_turns_go_on_from_launch_to_launch(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What launches before have told is never taken for this turn's, also past 2³² turns."""
+    kept, made = {}, EmulatedExecutable._scratch
+
+    def scratch(self: EmulatedExecutable, one: Scratch, *rest: Any) -> np.ndarray:
+        if one.kind != "tickets":
+            return made(self, one, *rest)
+        if not kept:
+            kept[one.name] = made(self, one, *rest)
+            if before:  # each team's two places, of the turns before and of the latest
+                latest = np.array([before, before + 1 if before % 2 == 0 else before - 1])
+                kept[one.name].reshape(RESIDENT_TEAMS, 2, -1)[:] = (
+                    latest.astype(np.uint64) << np.uint64(32))[:, None]
+        return kept[one.name]
+
+    monkeypatch.setattr(EmulatedExecutable, "_scratch", scratch)
+    for seed, n_rows in enumerate((5, 5, 3, 5)):
+        case = library_case("softmax", n_rows, 2048, seed=seed)
+        got = case.emulate(schedule=chip(case, Grid(3)), seed=seed)
         assert_close(got, case.reference(), 3e-6)
 
 

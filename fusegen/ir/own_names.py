@@ -11,9 +11,9 @@ _BESIDE = """
     blocks blocks_of_a_row bring_beside bring_vectors bring_words bytes chunk clamped clear
     cluster_reduce col collect collect_best column column_of column_stages column_t columns
     combine complete contributing copies_commit copies_wait copy_chunks copy_rows copy_stored
-    copy_tiles count count_best counts cut deal_best down each_list edge edge_item edge_of end
-    end_group end_item entry equal exp2_narrow exp_narrow exp_times exp_times_narrow fabs fabsf
-    factor fetch_chunk fetch_group fg find_items finish finished finite first first_column
+    copy_tiles count counts cut deal_best down each_list edge edge_item edge_of end end_group
+    end_item entry equal exp2_narrow exp_narrow exp_times exp_times_narrow fabs fabsf factor
+    fetch_chunk fetch_group fg find_items finish finished finite first first_column
     first_column_of_lane first_greatest first_item first_live first_number first_row
     first_row_of_lane first_tile float2 fmaf fold_tiles for_arriving for_arriving_together
     for_chunks for_chunks_early for_columns for_group for_held for_items for_some for_tile found
@@ -39,9 +39,9 @@ _BESIDE = """
     stored_stages strip strip_reduce strip_reduce_cluster strip_reduce_grid strip_reduce_last
     strips summed summed_stages tables tail take take_tile tangents_of tanh_narrow team teams
     tell_count term term_edge term_items terms threadIdx tickets ties tile tile_numbers
-    tile_of_block tile_rows tile_state tile_step tiles to to_boundary together turn turns two
-    uint4 unroll unusual unusual_columns value_of value_of_score vector vectors_per_group visit
-    wanted_of_sample warp warp_row warp_states warps whole word word_of words
+    tile_of_block tile_rows tile_state tile_step tiles to to_boundary together told turn turns
+    two uint4 unroll unusual unusual_columns value_of value_of_score vector vectors_per_group
+    visit wanted_of_sample warp warp_row warp_states warps whole word word_of words
 """
 
 _ENDINGS = """

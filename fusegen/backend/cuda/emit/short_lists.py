@@ -41,7 +41,7 @@ def short_list(
     plan = short_plan(kernel, best, schedule)
     paired = schedule.lists in ("sorted", "merged", "collected", "picked") and bool(plan.pair)
     loaded = best.lift.name if isinstance(best.lift, Var) else ""
-    if not paired and (plan.pruned or schedule.lists == "counted"):
+    if not paired and plan.pruned:
         dialect.use("greater_of")
     param = kernel.param(loaded) if paired else None
     edge = f"{pointer_of(param)}[edge]" if param else dialect.text(best.lift)

@@ -47,6 +47,8 @@ def cuda_source(program: Program, schedule: CudaSchedule, *, within: bool = Fals
     owns = [own_view(c, dialect) for c in operators(program)]
     context = {
         **_facts(schedule, dialect),
+        "team_enter": (*schedule.team.arrive, *schedule.team.enter, *schedule.top.merge.enter(
+            next((v.state.name for v in sweeps if v.state), ""))),
         "states": any(v.state for v in sweeps),
         "list_ways": {c.way for v in sweeps for c in v.lists}, "full_bin": FULLEST_BIN,
         "splits": any(k.splits for k in kernels),
@@ -134,7 +136,6 @@ def _facts(schedule: CudaSchedule, dialect: CudaDialect) -> dict[str, object]:
         "rests": schedule.home.chunk == "kRestVectors",
         "band": schedule.home if schedule.home.band_rows else None,
         "stages": schedule.home.stages, "exchanges": schedule.shuffles,
-        "team_enter": (*schedule.team.arrive, *schedule.team.enter),
         "team_is_here": schedule.team.is_here,
         "cluster": schedule.clustered, "blocks": schedule.blocks,
         "sliced": schedule.clustered or schedule.split, "shifted": schedule.load == "shifted",

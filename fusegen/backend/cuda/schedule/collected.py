@@ -66,6 +66,17 @@ def bin_bits_of(k: int, one: CudaSchedule) -> int:
     return min(10, max(7, (room_of(k, one) - 1).bit_length()))
 
 
+def few_lanes(warps: int) -> int:
+    """Of a warp's share of the K, up to which the lanes' greatest items make a bar, as
+    topk/collected.cuh has it: those of one warp leave room for more candidates."""
+    return 18 if warps == 1 else 12
+
+
+def few_keys(warps: int) -> int:
+    """Candidates that are put in order without bins, likewise."""
+    return 64 if warps > 2 else 32
+
+
 def _most_vectors(base: CudaSchedule, size: int) -> int:
     """Vectors of a thread of a block; `size`: bytes of an element in all arrays."""
     return max(1, _MOST_WORDS.get(size, 32) * 4 // (base.width * size))

@@ -163,9 +163,8 @@ def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
         tickets = Scratch("tickets", "tickets", "row", 1, 8)
         scratch = (*_partials(kernel, sweep, schedule), *scratch, tickets)
     if waits:
-        states = Scratch("partial_states", "states", "team", 2 * schedule.blocks,
-                         state_bytes(kernel.sweeps[0]))
-        scratch = (states, Scratch("tickets", "tickets", "team", 1, 8))
+        words = -(-state_bytes(kernel.sweeps[0]) // 4)  # each beside the number of its turn
+        scratch = (Scratch("told", "tickets", "block", 2 * max(words, 8), 8),)
     return Launch(
         kernel=kernel, splits=splits, params=kernel.params, scratch=scratch,
         threads=schedule.threads, rows_per_block=schedule.block_rows,

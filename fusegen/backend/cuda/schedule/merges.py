@@ -67,6 +67,10 @@ class AnyMerge:
         """The declaration of the shared memory where states meet; "" without."""
         return ""
 
+    def enter(self, state: str) -> tuple[str, ...]:
+        """What a kernel says before its first row, whose states are of that type."""
+        return ()
+
     def latency(self, threads: int, blocks: int, few: FewRows) -> float:
         """Microseconds until the states of a row are one, found by blocks of so many threads."""
         return 0.0
@@ -172,9 +176,10 @@ class ThroughMemory(AnyMerge):
         return "grid_reduce<Team>" if self.waits else ""
 
     def arguments(self, meeting: Meeting) -> str:
-        team = "blockIdx.x / blocks"
-        return (f", {meeting.place}, partial_states + ({team} * 2 + parity) * blocks, "
-                f"tickets + {team}, blocks, slice")
+        return f", {meeting.place}, turns, blocks, slice"
+
+    def enter(self, state: str) -> tuple[str, ...]:
+        return (f"Turns<{state}> turns(told, blocks, slice);",) if self.waits else ()
 
     def array(self, meeting: Meeting) -> str:
         return meeting.array("kMostThreads / 32")
@@ -248,6 +253,9 @@ class StripMemory(ThroughMemory):
 
     def function(self, meeting: Meeting) -> str:
         return f"strip_reduce_{'grid' if self.waits else 'last'}<Team>"
+
+    def enter(self, state: str) -> tuple[str, ...]:
+        return ()
 
     def arguments(self, meeting: Meeting) -> str:
         first = "static_cast<long long>(blockIdx.x - slice)"

@@ -2,9 +2,8 @@
 
 sorted: every lane sorts what it holds by a network and keeps its best; lanes merge by shuffles.
 merged: one network of all lanes sorts the whole row.  Nothing depends on the data in these.
-counted: a bar that about K elements reach is searched for; those that reach it meet in shared
-memory, where each counts how many are better.  dealt: elements are dealt to bins in shared memory,
-about one a bin, and counted there: for lists that are much of a row.
+dealt: elements are dealt to bins in shared memory, about one a bin, and counted there: for lists
+that are much of a row.  picked, collected: what reaches a bar that K elements reach, sorted.
 Rows that begin or end inside a vector may be read element by element, a team's lanes side by side.
 """
 
@@ -32,9 +31,7 @@ from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest
 
 _MOST_SORTED = 16  # entries of a list that every lane keeps
-_LARGEST = 128  # list of a warp that counts
 _MOST_HELD = {1: 64, 2: 32}  # words of a key → items of a lane that sorts
-_MOST_COUNTED = 32  # and of one that counts: a bit each
 _MOST_DEALT = 40  # and of one that deals
 _LEAST_DEALT = 3  # a list takes a row's third at least: shorter ones are counted in less time
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
@@ -55,8 +52,8 @@ class ShortPlan:
     pruned: bool  # are the best vectors found first?
     group: int  # a power of two: items that a lane sorts at a time
     groups: int  # of them
-    room: int  # items that may become candidates where they are counted
-    mine: int  # a power of two: candidates of a lane there
+    room: int  # items that may become candidates where they are collected
+    mine: int  # a power of two: candidates of a lane where they are picked
     bin_bits: int  # of the bins that a row is dealt to, or what is collected
     parts: int  # of a vector, whose peaks set a bar where candidates are collected
     collects_keys: bool  # are those so many that keys are made of all items?
@@ -77,8 +74,6 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
     kept = 1 << (best.k - 1).bit_length()
     vectors = schedule.lanes * schedule.vectors
     sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1 and schedule.width > 1
-    edges = 2 * (schedule.width - 1) if schedule.has_edges else 0
-    mine = _counted_by_lane(best.k, edges)
     group = 1 << (schedule.items - 1).bit_length()
     if schedule.lists != "merged":
         group = schedule.width if schedule.width > 1 else min(_TOGETHER, group)
@@ -86,7 +81,7 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
         kept=kept, pair=_paired(kernel, best, schedule),
         pruned=sorts and vectors >= 4 * kept and schedule.vectors <= kept,
         group=group, groups=-(-schedule.items // group),
-        room=mine * WARP - edges, mine=mine, bin_bits=_bin_bits(schedule),
+        room=0, mine=0, bin_bits=_bin_bits(schedule),
         parts=1, collects_keys=False,
     )
     match schedule.lists:
@@ -105,12 +100,6 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
 def _bin_bits(schedule: CudaSchedule) -> int:
     """About as many bins as a row has elements."""
     return max(5, (schedule.team_items - 1).bit_length())
-
-
-def _counted_by_lane(k: int, edges: int) -> int:
-    """Candidates of a lane: room for half as many more than the list has, if they are few."""
-    candidates = edges + max(k, min(k + k // 2 + 8, 4 * WARP - edges))
-    return 1 << (-(-candidates // WARP) - 1).bit_length()
 
 
 def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
@@ -156,8 +145,6 @@ def _of_lanes(
         yield from _sorted(replace(one, lists="sorted"), lists, n_cols)
     vectors = -(-max(1, n_cols // one.width) // WARP)
     items = vectors * one.width
-    if 1 < one.width <= items <= _MOST_COUNTED and largest <= min(_LARGEST, WARP * one.width):
-        yield one.having(vectors=vectors, lists="counted")
     if largest > _MOST_SORTED and items <= _MOST_DEALT and not one.has_edges:
         if _LEAST_DEALT * largest >= n_cols:
             yield from _dealt(one.having(vectors=vectors, lists="dealt"), [c.k for _, c in lists])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from fusegen.backend.cuda.schedule.collected import few_keys, few_lanes
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortLists
 from fusegen.backend.cuda.schedule.price import Price, Work, price_of
@@ -98,27 +99,30 @@ def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule, short: ShortLists
         bins = (1 << plan.bin_bits) // WARP
         return (short.dealt + short.dealt_bin * bins + short.dealt_item * schedule.items
                 + short.dealt_entry * entries)
-    if schedule.lists == "merged":
-        return _merged_cost(schedule, plan, best.k, short)
-    steps = (WARP * plan.mine).bit_length() * (WARP * plan.mine).bit_length() / 2
-    sort = short.sort_step * plan.mine * steps
-    if plan.mine == 1:
-        sort = short.rank * best.k + short.rank_start
-    return short.counted + short.counted_item * schedule.items + sort
+    return _merged_cost(schedule, plan, best.k, short)
 
 
 def _collected_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
     """Rounds that count peaks, items that reach the bar, candidates that find their places."""
     threads, pairs = schedule.team_threads, bool(plan.pair)
+    warps = threads // WARP
     peaks = schedule.vectors * plan.parts * (0.5 if pairs else 1.0)
     found = k * short.collected_more / threads
     item = short.collected_key if plan.collects_keys else short.collected_mark
-    cost = short.collected + short.collected_peak * peaks + item * schedule.items
+    cost = item * schedule.items
+    if k // warps <= few_lanes(warps):
+        cost += short.collected_few
+    else:
+        cost += short.collected + short.collected_peak * peaks
     if not plan.collects_keys:  # the lane that has most of them
         cost += short.collected_column * (found + 2.5 * math.sqrt(found))
         cost += short.again * math.ceil(found)
-    cost += short.collected_entry * math.ceil(found) + short.written * math.ceil(k / threads)
-    cost += short.collected_bin * math.ceil((1 << plan.bin_bits) / threads)
+    cost += short.written * math.ceil(k / threads)
+    if found * threads <= few_keys(warps):  # by those warps that have one
+        cost += short.collected_rank * found * threads * math.ceil(found * warps) / warps
+    else:
+        cost += short.collected_entry * math.ceil(found)
+        cost += short.collected_bin * math.ceil((1 << plan.bin_bits) / threads)
     if not schedule.in_warp:
         cost += short.collected_block
     held = schedule.items * (0.5 if pairs else 1.0) + 3 * math.ceil(plan.room / threads)

@@ -17,7 +17,7 @@ struct Collected {
     static constexpr int kK = kBest, kRoom = kRoomFor, kFullBin = 64;
     static constexpr bool kSlices = false;  // is this a list of a row's slice?
     static constexpr int kFew = Team::kThreads > 64 ? 64 : 32;  // keys that threads put in order by counting
-    static constexpr int kShare = kK / (Team::kThreads / 32), kMostShare = Team::kOneWarp ? 20 : 12;
+    static constexpr int kShare = kK / (Team::kThreads / 32), kMostShare = Team::kOneWarp ? 18 : 12;
     static constexpr int kFewLanes = kShare <= kMostShare ? kMostShare : 0;  // whose peaks alone make a warp's bar
 
     Tally<Team, kBinBits> tally;

@@ -7,7 +7,7 @@
 //            top = best 16 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       chunks of 32, merged thread → warp
-// Schedule   row per 32 lanes in registers, 8 × 4 elements per thread and chunk, aligned loads, lists counted
+// Schedule   row per 32 lanes in registers, 8 × 4 elements per thread and chunk, aligned loads, lists collected
 // Launch     softmax_topk_kernel<<<⌈n_rows / 4⌉, 128>>>
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
@@ -23,7 +23,8 @@
 #include <fusegen/math/shift_anchor.cuh>
 #include <fusegen/walk.cuh>
 #include <fusegen/topk/lane_keys.cuh>
-#include <fusegen/topk/counted.cuh>
+#include <fusegen/topk/each_item.cuh>
+#include <fusegen/topk/collected.cuh>
 #include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
@@ -95,9 +96,8 @@ softmax_topk_kernel(
     const int rank = threadIdx.x % Team::threads();  // of this thread in its team
     const int team = threadIdx.x / Team::threads();  // of this block
     const TopKeys top_keys{};
-    __shared__ TopKeys::Key top_candidates[kRowsPerBlock][Team::kThreads];
-    __shared__ TopKeys::Key top_sorted[kRowsPerBlock][16];
-    TopKeys::Key* top_best = top_sorted[team];
+    __shared__ Collected<Team, TopKeys, 16, 64, 7> top_collected[kRowsPerBlock];
+    TopKeys::Key* top_best = top_collected[team].best;
     const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     if (row >= n_rows) return;
     const float* x_row = x + row * x_stride;
@@ -117,8 +117,9 @@ softmax_topk_kernel(
         const float x = x_row[column];
         return top_keys.key(x, column);
     };
-    count_best<TopKeys, kVectors, kWidth, 16, 1>(
-        top_best, top_candidates[team], live, rank, -1, 32, top_item, column_of, top_key);
+    const ItemPeaks<TopKeys, kVectors, kWidth, 1> top_peaks(live, top_item);
+    EachItem<TopKeys, kVectors, kWidth, false, decltype(top_item), decltype(column_of)> top_each(live, top_item, column_of);
+    collect_best(top_collected[team], WholeRow<column_t>{n_cols}, end - begin, live, rank, column_t{-1}, top_peaks, top_each, top_key);
     const State state = lanes_reduce<Team::kThreads>(folded1);
     const float m = state.m;  // texts.py  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
