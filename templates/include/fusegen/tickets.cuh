@@ -18,15 +18,22 @@ __device__ __forceinline__ bool last_of_row(unsigned long long* ticket, int bloc
     return last;
 }
 
-// Waits until the kBlocks blocks of a team are here. What they wrote before is then there to be read.
+// Waits until the kBlocks blocks of a team are here. What they wrote before is then there to be read. Each says so at a
+// place of its own, kApart words from the next, by the number of the turn: who looks at one place does not hold up those
+// that write to others. Numbers only grow.
+constexpr int kApart = 8;
 template <int kBlocks>
-__device__ __forceinline__ void await_blocks(unsigned long long* ticket)
+__device__ __forceinline__ void await_blocks(unsigned long long* here, int slice)
 {
+    volatile unsigned long long* const places = here;
+    const unsigned long long turn = places[slice * kApart] + 1;
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
-        const unsigned long long all = (atomicAdd(ticket, 1ull) / kBlocks + 1) * kBlocks;
-        while (*static_cast<volatile unsigned long long*>(ticket) < all) {}
+        places[slice * kApart] = turn;
+    }
+    for (int other = threadIdx.x; other < kBlocks; other += blockDim.x) {
+        while (places[other * kApart] < turn) {}
         __threadfence();
     }
     __syncthreads();

@@ -1,7 +1,8 @@
 """Counters that launches leave behind for those that follow.
 
-A ticket only ever grows, and a kernel takes it modulo the blocks of its launch. So counters must be
-zero once, belong to launches of one geometry, and never be used by two launches at a time:
+A ticket only ever grows, and a kernel takes it modulo the blocks of its launch, or a block has one
+of its own and counts its turns. So counters must be zero once, belong to launches of one geometry,
+and never be used by two launches at a time:
 
 * An ordinary launch uses the counters of its stream, on which launches follow one another. The
   stream's number names it: its handle may be given to a later stream while this one still runs.

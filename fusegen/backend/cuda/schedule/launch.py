@@ -184,7 +184,8 @@ def _strip_launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
         first = kernel.sweeps[0]  # its number keeps the states of several kernels apart
         size = state_bytes(first)
         states = Scratch(f"partial_states{first.number}", "states", "block", rows, size)
-        scratch = (states, Scratch("tickets", "tickets", "block", 1, 8))
+        apart = 8 if together else 1  # kApart of tickets.cuh
+        scratch = (states, Scratch("tickets", "tickets", "block", apart, 8))
     return Launch(
         kernel=kernel, splits=meets and not together, params=kernel.params,
         scratch=scratch, threads=schedule.threads, rows_per_block=1, grid_rows=schedule.blocks,

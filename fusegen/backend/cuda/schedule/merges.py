@@ -262,7 +262,8 @@ class StripMemory(ThroughMemory):
         if self.waits:
             first = "(parity * static_cast<long long>(gridDim.x) + blockIdx.x - slice)"
         left = f"partial_states{meeting.sweep} + {first} * Team::kRows"
-        return f"{_pieces(meeting)}, {left}, tickets + blockIdx.x / kBlocks, slice"
+        tickets = "(blockIdx.x - slice) * kApart" if self.waits else "blockIdx.x / kBlocks"
+        return f"{_pieces(meeting)}, {left}, tickets + {tickets}, slice"
 
     def array(self, meeting: Meeting) -> str:
         return _piece_arrays(meeting)

@@ -10,8 +10,8 @@ from typing import Literal
 class Scratch:
     """Device memory a launch needs beside the program's arrays.
 
-    Tickets are 64-bit counters that only ever grow: zero before the first launch that uses them,
-    then kept for the launches that follow on the same stream.
+    Tickets are 64-bit words by which blocks know turns, whose numbers only ever grow: zero before
+    the first launch that uses them, then kept for the launches that follow on the same stream.
     """
 
     name: str

@@ -22,10 +22,10 @@ __device__ __forceinline__ void leave_strip(
 template <typename Team, typename State, typename... Held>
 __device__ __forceinline__ void strip_reduce_grid(
     const State (&mine)[Team::kWidth], State (&pieces)[Team::kPieces][Team::kRows], State (&totals)[Team::kRows],
-    State* left, unsigned long long* ticket, int slice, Held... held)
+    State* left, unsigned long long* here, int slice, Held... held)
 {
     leave_strip<Team>(mine, pieces, left, slice, held...);
-    await_blocks<Team::kBlocks>(ticket);
+    await_blocks<Team::kBlocks>(here, slice);
     total_up<Team>(
         Team::kBlocks, totals, [&](int block, int row) { return left[block * Team::kRows + row]; }, held...);
 }
