@@ -2,6 +2,7 @@
 // How blocks all over the device make one state of theirs.
 
 #include <fusegen/meet/block.cuh>
+#include <fusegen/tickets.cuh>
 
 namespace fusegen {
 
@@ -12,13 +13,14 @@ template <typename State>
 struct Turns {
     static constexpr int kWords = (sizeof(State) + 3) / 4;
     static constexpr int kPlace = kWords < 8 ? 8 : kWords;  // lines of memory that all look at are apart
-    volatile unsigned long long* places;                    // of the team: [2][blocks][kPlace]
+    unsigned long long* places;                             // of the team: [2][blocks][kPlace]
     unsigned turn;                                          // the latest
 
     __device__ __forceinline__ Turns(unsigned long long* told, int blocks, int slice)
         : places(told + static_cast<long long>(blockIdx.x - slice) * 2 * kPlace)
     {
-        const unsigned even = places[slice * kPlace] >> 32, odd = places[(blocks + slice) * kPlace] >> 32;
+        const unsigned even = look_at(places + slice * kPlace) >> 32;
+        const unsigned odd = look_at(places + (blocks + slice) * kPlace) >> 32;
         turn = static_cast<int>(odd - even) > 0 ? odd : even;
     }
     __device__ __forceinline__ void tell(const State& mine, int blocks, int slice)
@@ -26,21 +28,21 @@ struct Turns {
         ++turn;
         unsigned word[kWords] = {};
         memcpy(word, &mine, sizeof(State));
-        volatile unsigned long long* const to = place(slice, blocks);
+        unsigned long long* const to = place(slice, blocks);
 #pragma unroll
         for (int w = 0; w < kWords; ++w)
-            if (threadIdx.x == w) to[w] = static_cast<unsigned long long>(turn) << 32 | word[w];
+            if (threadIdx.x == w) show_at(to + w, static_cast<unsigned long long>(turn) << 32 | word[w]);
     }
     // What another block tells in this turn.
     __device__ __forceinline__ State heard(int other, int blocks) const
     {
-        const volatile unsigned long long* const from = place(other, blocks);
+        const unsigned long long* const from = place(other, blocks);
         unsigned word[kWords];
         for (bool there = false; !there;) {
             there = true;
 #pragma unroll
             for (int w = 0; w < kWords; ++w) {
-                const unsigned long long found = from[w];
+                const unsigned long long found = look_at(from + w);
                 there &= found >> 32 == turn;
                 word[w] = static_cast<unsigned>(found);
             }
@@ -51,7 +53,7 @@ struct Turns {
     }
 
   private:
-    __device__ __forceinline__ volatile unsigned long long* place(int slice, int blocks) const
+    __device__ __forceinline__ unsigned long long* place(int slice, int blocks) const
     {
         return places + (turn % 2 * blocks + slice) * kPlace;
     }
