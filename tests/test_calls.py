@@ -345,6 +345,31 @@ def test_nothing_is_unloaded_while_a_stream_is_captured(gpu, monkeypatch):
     assert len(loaded) == 2
 
 
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_what_a_graph_launches_stays_when_its_pipeline_is_gone(gpu, looks, monkeypatch, library):
+    """Also what compiled calls launch: a captured stream is the full look's."""
+    loaded, x = weakref.WeakSet(), rows(5, 120)
+    functions = sys.modules["cupy"].cuda.function
+
+    class Module(functions.Module):
+        def __init__(self):
+            loaded.add(self)
+
+    monkeypatch.setattr(functions, "Module", Module)
+    static = {"cupy": array, "torch": fake_torch.tensor}[library](x)
+    p = fresh()
+    p(static)
+    p(static)
+    with gpu.on_stream(0x51, library), gpu.capture(0x51):
+        made = p(static)
+    del p
+    gc.collect()
+    fresh("entropy")(array(x))  # the next that is loaded unloads what is gone
+    gc.collect()
+    assert len(loaded) == 2
+    del made
+
+
 def test_a_graph_replays_on_new_data(gpu, looks):
     p, x, y = fresh(), rows(3, 40), rows(3, 40, seed=1)
     for kind, library in ((array, "cupy"), (fake_torch.tensor, "torch")):

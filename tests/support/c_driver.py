@@ -17,6 +17,7 @@ _Fill = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_ubyte, ctypes.c
 _ContextOf = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
 _Push = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t)
 _Pop = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_size_t))
+_Capturing = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
 _Encode = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p,
     *[ctypes.POINTER(ctypes.c_uint64)] * 2, *[ctypes.POINTER(ctypes.c_uint32)] * 2,
@@ -39,6 +40,7 @@ class CDriver:
             "cuCtxPopCurrent_v2": _Pop(self._guarded(self._pop)),
             "cuGetErrorName": _Name(self._guarded(self._name)),
             "cuCtxGetCurrent": _Pop(self._guarded(self._current)),
+            "cuStreamIsCapturing": _Capturing(self._guarded(self._capturing)),
             "cuTensorMapEncodeTiled": _Encode(self._guarded(self._encode)),
         }
         patch.setattr(driver.Driver, "address", lambda _, name: ctypes.cast(
@@ -53,6 +55,10 @@ class CDriver:
                 return 1
 
         return guarded
+
+    def _capturing(self, stream: int | None, status: Any) -> int:
+        status[0] = int((stream or 0) in self.gpu.graphs)
+        return 0
 
     def _launch(self, config: int, function: int, arguments: int, extra: Any) -> int:
         room = driver._Config.from_address(config)

@@ -15,6 +15,7 @@ struct Launch {
 struct Gpu {
     LaunchKernel launch = nullptr;  // null: kernels are the processor's
     int (*current)(void** context) = nullptr;
+    int (*capturing)(void* stream, int* status) = nullptr;
     void* context = nullptr;
     PyObject* stream = nullptr;  // a callable: the handle of the library's current stream
     std::vector<Launch> launches;
@@ -38,13 +39,15 @@ struct Gpu {
         return !current(&found) && found == context;
     }
 
-    // False with an exception, or without one where the driver refuses: the full look says why.
+    // False with an exception, or without one where the driver refuses, or a graph captures the stream: the full look
+    // says why, and keeps what the graph will launch.
     bool queue(char* const* addresses, size_t first, size_t last) const
     {
         if (first == last) return true;
         const Ref handle(PyObject_CallNoArgs(stream));
         void* const queue = handle ? PyLong_AsVoidPtr(handle) : nullptr;
-        if (PyErr_Occurred()) return false;
+        int captured = 0;
+        if (PyErr_Occurred() || capturing(queue, &captured) || captured) return false;
         PyThreadState* state = PyEval_SaveThread();  // a full queue waits, perhaps for Python
         bool good = true;
         for (size_t i = first; i < last; ++i) good = good && run(launches[i], addresses, queue);

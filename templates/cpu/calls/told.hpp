@@ -42,16 +42,18 @@ bool read(PyObject* given, Launch& launch)
     return read_all(words, launch.words);
 }
 
-// (the driver's functions that launch and tell the context, the context, stream, launches)
+// (the driver's functions that launch, tell the context and whether a stream is captured, the context, stream,
+// launches)
 bool read(PyObject* given, Gpu& gpu)
 {
-    unsigned long long launch, current, context;
+    unsigned long long launch, current, capturing, context;
     PyObject *stream, *launches;
-    if (!PyArg_ParseTuple(given, "KKKOO!", &launch, &current, &context, &stream, &PyTuple_Type,
-                          &launches))
+    if (!PyArg_ParseTuple(given, "KKKKOO!", &launch, &current, &capturing, &context, &stream,
+                          &PyTuple_Type, &launches))
         return false;
     gpu.launch = function<LaunchKernel>(launch);
     gpu.current = function<int (*)(void**)>(current);
+    gpu.capturing = function<int (*)(void*, int*)>(capturing);
     gpu.context = reinterpret_cast<void*>(context), gpu.stream = Py_NewRef(stream);
     return read_all(launches, gpu.launches);
 }

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from fusegen.backend.cpu.helper import HELPER
+from fusegen.backend.cuda.run.captured import keep
 from fusegen.backend.cuda.run.device import context_reader, cupy_module, on_device
 from fusegen.backend.cuda.run.driver import Driver, Launcher
 from fusegen.backend.cuda.run.families import Family
@@ -60,6 +61,7 @@ class Bound:
         self._make, self._keeps = executable.maker(family), family.keeps_captured
         self._makers = makers
         self._device, self._context = executable.device.index, executable.context
+        self._driver = executable.driver
         self._pointer, self._stream_of = family.pointer, family.stream
         self._current = context_reader()
 
@@ -85,6 +87,8 @@ class Bound:
 
     def launch(self, pointers: list[int], stream: int) -> None:
         """Queue the launches; the device's context must be current. Appends to `pointers`."""
+        if self._driver.capturing(stream):
+            keep(self._executable)
         if self._straight is not None:
             self._straight.launch(stream, pointers)
             return
@@ -130,7 +134,7 @@ class Bound:
             told.append((launcher.function, g.grid, g.threads, g.shared_bytes, g.cluster,
                          g.together, words))
         gpu = (driver.address("cuLaunchKernelEx"), driver.address("cuCtxGetCurrent"),
-               self._context, partial(self._stream_of, self._device), tuple(told))
+               driver.address("cuStreamIsCapturing"), self._context, partial(self._stream_of, self._device), tuple(told))
         made = tuple(allocation(m) or m for m in self._makers)
         return 0, 0, 0, True, gpu, made, (), sizes, numbers, finish, self
 
@@ -141,7 +145,7 @@ class Bound:
             start, memory = self._make(self._plan.room.n_bytes)
             pointers += [start + offset for offset in self._offsets]
             held.append(memory)
-            if not self._keeps and self._executable.driver.capturing(stream):
+            if not self._keeps and self._driver.capturing(stream):
                 self._executable.captured.append(memory)  # replays come when this call is over
         for counters in self._plan.counters:
             assert self._executable.tickets is not None

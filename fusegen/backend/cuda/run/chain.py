@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from fusegen.backend.cpu.helper import HELPER
+from fusegen.backend.cuda.run.captured import keep
 from fusegen.backend.cuda.run.device import context_reader, cupy_module, on_device
 from fusegen.backend.cuda.run.driver import Launcher, driver
 from fusegen.backend.cuda.run.families import torch_family
@@ -39,6 +40,8 @@ class Chain:
 
     def _run(self, pointers: Sequence[int]) -> list[Any]:
         stream = self._stream_of(self._device)
+        if driver().capturing(stream):
+            keep(self)
         for launch, words in self._early:  # while they run, the host makes memory
             launch(stream, [w if i < 0 else pointers[i] + w for i, w in words])
         made = [make() for make in self._makers]
@@ -68,7 +71,7 @@ class Chain:
                          (*((i >= 0, w if i < 0 else i) for i, w in words),
                           *((False, n) for n in one.numbers))))
         gpu = (driver().address("cuLaunchKernelEx"), driver().address("cuCtxGetCurrent"),
-               self._context, partial(self._stream_of, self._device), tuple(told))
+               driver().address("cuStreamIsCapturing"), self._context, partial(self._stream_of, self._device), tuple(told))
         made = tuple(allocation(m) or m for m in self._makers)
         return 0, 0, 0, True, gpu, made, (), sizes, numbers, finish, self
 
