@@ -66,6 +66,7 @@ class Driver:
         if missing:
             raise BackendError(f"the CUDA driver has no {missing[0]}: it is older than CUDA 12")
         self.library = library
+        self._is_capturing = library.cuStreamIsCapturing  # asked at every launch
         self._allowed: dict[int, int] = {}  # function → dynamic shared bytes
 
     def error(self, code: int, what: str) -> BackendError:
@@ -127,8 +128,9 @@ class Driver:
     def capturing(self, stream: int) -> bool:
         """Is the stream being captured into a graph?"""
         status = ctypes.c_int()
-        code = self.library.cuStreamIsCapturing(ctypes.c_void_p(stream), ctypes.byref(status))
-        self._check(code, "asking whether the stream is captured")
+        code = self._is_capturing(ctypes.c_void_p(stream), ctypes.byref(status))
+        if code:
+            self._check(code, "asking whether the stream is captured")
         return status.value == _CAPTURE_ACTIVE
 
     def stream_id(self, stream: int) -> int:
