@@ -47,8 +47,7 @@ def cuda_source(program: Program, schedule: CudaSchedule, *, within: bool = Fals
     owns = [own_view(c, dialect) for c in operators(program)]
     context = {
         **_facts(schedule, dialect),
-        "team_enter": (*schedule.team.arrive, *schedule.team.enter, *schedule.top.merge.enter(
-            next((v.state.name for v in sweeps if v.state), ""))),
+        "team_enter": _entering(schedule, sweeps),
         "states": any(v.state for v in sweeps),
         "list_ways": {c.way for v in sweeps for c in v.lists}, "full_bin": FULLEST_BIN,
         "splits": any(k.splits for k in kernels),
@@ -99,6 +98,12 @@ def state_names(program: Program) -> dict[int, str]:
     """The C++ type of every sweep's state: numbered where there are several."""
     several = sum(s.monoid.has_scalars for s in program.sweeps) > 1
     return {s.number: f"State{s.number}" if several else "State" for s in program.sweeps}
+
+
+def _entering(schedule: CudaSchedule, sweeps: list[SweepView]) -> tuple[str, ...]:
+    """What a kernel says before its first row: that it is there, and which part is its own."""
+    state = next((v.state.name for v in sweeps if v.state), "")
+    return (*schedule.team.arrive, *schedule.team.enter, *schedule.top.merge.enter(state))
 
 
 def merges_states(schedule: CudaSchedule, sweeps: list[SweepView]) -> bool:

@@ -133,8 +133,8 @@ class Bound:
             g = launcher.geometry
             told.append((launcher.function, g.grid, g.threads, g.shared_bytes, g.cluster,
                          g.together, words))
-        gpu = (driver.address("cuLaunchKernelEx"), driver.address("cuCtxGetCurrent"),
-               driver.address("cuStreamIsCapturing"), self._context, partial(self._stream_of, self._device), tuple(told))
+        gpu = (*driver.addresses_of_calls, self._context, partial(self._stream_of, self._device),
+               tuple(told))
         made = tuple(allocation(m) or m for m in self._makers)
         return 0, 0, 0, True, gpu, made, (), sizes, numbers, finish, self
 

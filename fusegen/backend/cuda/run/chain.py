@@ -70,8 +70,8 @@ class Chain:
             told.append((one.function, g.grid, g.threads, g.shared_bytes, g.cluster, g.together,
                          (*((i >= 0, w if i < 0 else i) for i, w in words),
                           *((False, n) for n in one.numbers))))
-        gpu = (driver().address("cuLaunchKernelEx"), driver().address("cuCtxGetCurrent"),
-               driver().address("cuStreamIsCapturing"), self._context, partial(self._stream_of, self._device), tuple(told))
+        gpu = (*driver().addresses_of_calls, self._context,
+               partial(self._stream_of, self._device), tuple(told))
         made = tuple(allocation(m) or m for m in self._makers)
         return 0, 0, 0, True, gpu, made, (), sizes, numbers, finish, self
 

@@ -82,6 +82,12 @@ class Driver:
         """Of one of its functions, for compiled code."""
         return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
 
+    @property
+    def addresses_of_calls(self) -> tuple[int, int, int]:
+        """Of what launches, tells the context, and says whether a stream is captured."""
+        return (self.address("cuLaunchKernelEx"), self.address("cuCtxGetCurrent"),
+                self.address("cuStreamIsCapturing"))
+
     def _check(self, code: int, what: str) -> None:
         if code:
             raise self.error(code, what)
