@@ -222,8 +222,8 @@ def _used(one: CudaSchedule, work: Work) -> int:
         return min(one.registers, 16 + max(16, one.items))
     arrays = work.vector_bytes // VECTOR_BYTES if one.home.keeps else 1
     if one.home.of_threads and work.stores:
-        held = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
-        return max(32, min(one.registers, 26 + held * 5 // 4))
+        words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
+        return 32 if words <= 8 else min(one.registers, 42 + words * 3 // 4)
     least = 0 if one.home.keeps else _LEAST[one.registers]
     return max(least, min(one.registers, 32 + one.items * max(1, arrays)))
 
