@@ -60,7 +60,6 @@ class ManyRows:
     cluster_2: float = figure(0.021, "share", "blocks of a cluster of 2 wait for one another")
     cluster_4: float = figure(0.022, "share", "of 4 or 8")
     cluster_16: float = figure(0.084, "share", "of 16")
-    cluster_launch: float = figure(0.0078, "µs", "a block of a cluster comes to a multiprocessor")
     alone: float = figure(0.04, "share", "one block a multiprocessor, row in shared memory")
     alone_cluster: float = figure(0.08, "share", "the same, of a cluster")
     merge: float = figure(0.15, "element", "states that meet, in elements' worth of a thread")

@@ -70,8 +70,6 @@ def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price
         filled = _parallelism(one, work, here, work.rows, many)
         factors.append(("parallelism", filled))
         factors.append(("latency", 1.0 + _latency(one, work, figures) / filled))
-        if one.clustered:
-            factors.append(("launches", _launches(one, work, work.rows, many)))
     elif one.split and not one.home.keeps:
         factors.append(("meeting", _meeting(one, work, here, many)))
     return Price(tuple(factors), adds=False)
@@ -241,13 +239,6 @@ def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     fills = figures.many.filling if one.home.slice_vectors else 0.0
     waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
     return waits * 1e-6 * one.target.bandwidth / moved if moved else 0.0
-
-
-def _launches(one: CudaSchedule, work: Work, rows: int, many: ManyRows) -> float:
-    """Blocks of clusters come to a multiprocessor one after the other, whatever they have to do."""
-    moved = rows * work.vectors * work.vector_bytes * (2 if work.stores else 1)
-    turns = -(-rows // one.block_rows) * one.blocks / one.target.multiprocessors
-    return 1.0 + many.cluster_launch * turns * 1e-6 * one.target.bandwidth / moved
 
 
 def _parallelism(
