@@ -33,7 +33,7 @@ __device__ __forceinline__ bool last_of_row(unsigned long long* ticket, int bloc
 // Waits until the kBlocks blocks of a team are here. What they wrote before is then there to be read. Each says so at a
 // place of its own, kApart words from the next, by the number of the turn: who looks at one place does not hold up
 // those that write to others. Numbers only grow.
-constexpr int kApart = 8;
+[[maybe_unused]] constexpr int kApart = 8;
 template <int kBlocks>
 __device__ __forceinline__ void await_blocks(unsigned long long* here, int slice)
 {
