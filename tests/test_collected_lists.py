@@ -139,7 +139,7 @@ def test_candidates_of_a_row_in_any_order_find_room(k: int, threads: int, vector
     rng = np.random.default_rng(k)
     rows = rng.random((500, warps, 32, vectors * parts, one.width // parts), dtype=np.float32)
     peaks = rows.max(-1).reshape(500, warps, -1)
-    if k // warps <= few_lanes(warps) and share <= few_lanes(warps):
+    if share <= few_lanes(warps):
         peaks, most = rows.max((-1, -2)), share  # of lanes
     bar = np.sort(peaks, axis=-1)[..., -most].min(-1)
     found = (rows >= bar[:, None, None, None, None]).sum((1, 2, 3, 4))

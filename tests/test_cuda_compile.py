@@ -10,7 +10,7 @@ from support.pairs import pairwise
 
 pytestmark = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
-MOST_SPILL = 160  # bytes of a thread: registers saved around the rare call that cuts a list
+MOST_SPILL = 128  # bytes of a thread: registers saved around the rare call that cuts a list
 MOST_REGISTERS = 168
 
 
@@ -20,7 +20,8 @@ MOST_REGISTERS = 168
 def test_library_compiles_within_budget(name: str, arch: str, kind: tuple[int, str]) -> None:
     n_cols, form = kind
     case = library_case(name, 1, n_cols)
-    _within_budget(case.work(form=form, arch=arch, n_rows=4000).source, arch)
+    most = 160 if (name, arch, n_cols) == ("topk", "sm_90", 1000) else MOST_SPILL
+    _within_budget(case.work(form=form, arch=arch, n_rows=4000).source, arch, most)
 
 
 @pytest.mark.parametrize("name", ACCEPTED)

@@ -152,7 +152,7 @@ def test_numbers_of_turns_go_on_from_launch_to_launch(
         if not kept:
             kept[one.name] = made(self, one, *rest)
             if before:  # each team's two places, of the turns before and of the latest
-                latest = np.array([before, before + 1 if before % 2 == 0 else before - 1])
+                latest = np.array([before, before + 1])
                 kept[one.name].reshape(RESIDENT_TEAMS, 2, -1)[:] = (
                     latest.astype(np.uint64) << np.uint64(32))[:, None]
         return kept[one.name]

@@ -87,12 +87,13 @@ class Bound:
 
     def launch(self, pointers: list[int], stream: int) -> None:
         """Queue the launches; the device's context must be current. Appends to `pointers`."""
-        if self._driver.capturing(stream):
+        captured = self._driver.capturing(stream)
+        if captured:
             keep(self._executable)
         if self._straight is not None:
             self._straight.launch(stream, pointers)
             return
-        held = None if self._bare else self._provide(pointers, stream)
+        held = None if self._bare else self._provide(pointers, stream, captured)
         for launcher, pick in self._steps:
             launcher.launch(stream, pick(pointers))
         del held  # not before: the memory may be given out again, in order on this stream
@@ -138,14 +139,14 @@ class Bound:
         made = tuple(allocation(m) or m for m in self._makers)
         return 0, 0, 0, True, gpu, made, (), sizes, numbers, finish, self
 
-    def _provide(self, pointers: list[int], stream: int) -> list[Any]:
+    def _provide(self, pointers: list[int], stream: int, captured: bool) -> list[Any]:
         """Addresses of scratch memory; what comes back keeps it."""
         held: list[Any] = []
         if self._offsets:
             start, memory = self._make(self._plan.room.n_bytes)
             pointers += [start + offset for offset in self._offsets]
             held.append(memory)
-            if not self._keeps and self._driver.capturing(stream):
+            if captured and not self._keeps:
                 self._executable.captured.append(memory)  # replays come when this call is over
         for counters in self._plan.counters:
             assert self._executable.tickets is not None

@@ -164,7 +164,8 @@ def _launch(kernel: Kernel, schedule: CudaSchedule) -> Launch:
         scratch = (*_partials(kernel, sweep, schedule), *scratch, tickets)
     if waits:
         words = -(-state_bytes(kernel.sweeps[0]) // 4)  # each beside the number of its turn
-        scratch = (Scratch("told", "tickets", "block", 2 * max(words, 8), 8),)
+        place = max(words, 8)  # kPlace of meet/grid.cuh
+        scratch = (Scratch("told", "tickets", "block", 2 * place, 8),)
     return Launch(
         kernel=kernel, splits=splits, params=kernel.params, scratch=scratch,
         threads=schedule.threads, rows_per_block=schedule.block_rows,
