@@ -78,22 +78,33 @@ class Bench:
 
     def _peer(self, name: str, text: Callable[..., Any], inputs: Any) -> float | None:
         """Microseconds; None where the peer cannot."""
-        import torch
-
         if name == "compile":
-            torch._dynamo.reset()
-            text = torch.compile(text, dynamic=False)
+            text = by_compiler(text)
         try:
             return self._timer.microseconds([partial(text, *inputs)])
         except Exception:
             return None
 
 
-def compile_one(cell: Cell, device: str) -> None:
-    """Bring the cell's kernels into the cache on disk."""
-    from scans.texts import OURS, memory_of, named
+def by_compiler(text: Callable[..., Any]) -> Callable[..., Any]:
+    """A text as torch.compile has it, for this shape alone."""
+    import torch
 
-    assert OURS[cell.work].prepare(memory_of(cell, device), named(cell)).executable is not None
+    torch._dynamo.reset()
+    return torch.compile(text, dynamic=False)
+
+
+def compile_one(cell: Cell, device: str, peers: tuple[str, ...]) -> None:
+    """Bring the cell's kernels, and torch.compile's of a peer on GPUs, into caches on disk."""
+    import torch
+    from scans.texts import EAGER, OURS, memory_of, named
+
+    inputs, constants = memory_of(cell, device), named(cell)
+    assert OURS[cell.work].prepare(inputs, constants).executable is not None
+    if "compile" in peers and device == "cuda":
+        torch._inductor.config.compile_threads = 1  # this process is one of many
+        with torch.no_grad():
+            by_compiler(partial(EAGER[cell.work], **constants))(*inputs)
 
 
 # ---- what is printed ----
@@ -201,7 +212,8 @@ def main() -> int:
         print("\n".join(c.key for c in cells))
         return 0
     device = {"gpu": "cuda", "cpu": "cpu"}[args.target]
-    for message in compile_ahead(cells, partial(compile_one, device=device), args.jobs):
+    making = partial(compile_one, device=device, peers=args.peers)
+    for message in compile_ahead(cells, making, args.jobs):
         print(f"compiling ahead failed: {message}", file=sys.stderr)
     run = described_run(args.commit, seed=args.seed, cells=args.cells, peers=args.peers,
                         warm=args.warm, target=args.target, repetitions=REPETITIONS)

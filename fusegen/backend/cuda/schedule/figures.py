@@ -71,6 +71,7 @@ class ManyRows:
     waste_last: float = figure(0.06, "share", "threads without work in the last chunk of several")
     held: float = figure(0.02, "share", "items of a thread that do not fit, for as many again")
     long_lanes: float = figure(0.02, "share", "more than 4 vectors of a lane")
+    long_chunk: float = figure(0.04, "share", "more than 4 vectors of a thread of a block, written")
     wanted_threads: float = figure(768, "thread", "of a multiprocessor, row in registers or memory")
     wanted_shared: float = figure(819, "thread", "of a multiprocessor, row in shared memory")
     starved: float = figure(1.8, "share", "threads that lack, for as many as there are")

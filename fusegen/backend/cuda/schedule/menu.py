@@ -19,6 +19,7 @@ from fusegen.backend.cuda.schedule.cuda import (
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.homes import Registers, Shared, slice_bytes
+from fusegen.backend.cuda.schedule.lanes import lane_schedules
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
 from fusegen.backend.cuda.schedule.on_chip import kept_params
@@ -44,6 +45,7 @@ _REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
     (84, 64), (92, 80), (150, 128), (10**6, 255),
 )
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
+_MOST_LIGHT = 1 << 14  # columns of 512 threads, 8 vectors of 4 each
 _HEAVY_STATE = 16  # registers of a state beyond a pair: six numbers
 _FUNCTIONS = frozenset({"sin", "cos", "pow"})
 _MOST_AROUND_CALLS = 16
@@ -144,7 +146,9 @@ class Menu:
             return
         bands = tuple(band_schedules(self.program, self.base, self.n_cols, self.problem.n_rows))
         if bands and self.n_cols <= FEW_COLUMNS and self.load in ("shifted", "scalar"):
-            yield from bands  # nothing else reads short rows in whole vectors
+            yield from bands  # what else there is reads short rows element by element
+            if self.load == "shifted":
+                yield from self._lanes()
             return
         whole = [*bands, *self._lanes(), *self._blocks()]
         if self.work.sweeps > 1 and self.kept_bytes:
@@ -191,32 +195,16 @@ class Menu:
         """Blocks of a multiprocessor that its registers suffice for."""
         return max(1, self.target.registers_per_sm // (one.registers * one.threads))
 
-    # ---- teams inside a warp ----
-
     def _lanes(self) -> Iterator[CudaSchedule]:
-        # A lane takes one element of the edges at most.
-        few = 16 if self.base.has_edges and self.width > 4 else 8
-        many = (2, 4, 8, 12, 16) if self._folds and self.width < MAX_WIDTH else (2, 4, 8)
-        for lanes, chunks in ((few, (1, 2, 4, 8)), (WARP, many)):
-            for vectors in chunks:
-                # All of a row in registers, of which no more than half are empty.
-                if self.n_vectors <= lanes * vectors < 2 * self.n_vectors + lanes:
-                    yield self.held.having(team=Lanes(lanes), threads=128, vectors=vectors)
-        if self._folds and self.width > 1:  # rows go by: states meet once a row, in one warp
-            for vectors in (4, 8):
-                if self.n_vectors >= WARP * vectors:
-                    yield self.base.having(team=Lanes(), threads=128, vectors=vectors)
-        if self.load != "aligned" or self.width == 1 or self.n_cols > FEW_COLUMNS:
-            return
-        for lanes in (2, 4):  # so few that each reads neighbouring vectors
-            vectors = -(-self.n_vectors // lanes)
-            if vectors <= 2 and lanes < 2 * self.n_vectors:
-                yield self.held.having(team=Lanes(lanes), threads=128, vectors=vectors)
+        return lane_schedules(self.base, self.held, self.n_vectors, self.n_cols, self._folds)
 
     # ---- a block ----
 
     def _blocks(self) -> Iterator[CudaSchedule]:
-        chunks = (2, 4) if self.work.stores else (4, 8)
+        chunks: tuple[int, ...] = (4, 8)
+        if self.work.stores:  # long chunks where these are few words, and two blocks find room
+            light = self.width < MAX_WIDTH and self.kept_bytes == VECTOR_BYTES
+            chunks = (2, 4, 8) if light and self.n_cols <= _MOST_LIGHT else (2, 4)
         yield from self._in_registers(self.held, self.n_vectors, chunks)
         heavy = self.width == MAX_WIDTH and self.state > 0  # registers for states, or for elements
         for threads in (128, 256, 512):

@@ -13,7 +13,7 @@ from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSche
 from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, Figures, ManyRows
 from fusegen.backend.cuda.schedule.homes import Sizes, Stay
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
-from fusegen.backend.target import CudaTarget
+from fusegen.backend.target import WARP, CudaTarget
 
 _LEAST = {64: 0, 80: 72, 128: 88, 255: 136}
 """Registers that a thread uses at least, by how many it was given: fewer do not suffice."""
@@ -179,7 +179,11 @@ def _registers(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     """Long chunks leave room for fewer threads."""
     held = one.items * (1 + work.extra if work.stores else 1)
     limit = 64 if not work.stores else 32
-    wide = many.long_lanes if one.in_warp and one.lanes == 32 and one.vectors > 4 else 0.0
+    wide = 0.0
+    if one.vectors > 4 and one.in_warp:
+        wide = many.long_lanes if one.lanes == WARP else 0.0
+    elif one.vectors > 4 and one.blocks == 1 and one.home.keeps and one.home.of_threads:
+        wide = many.long_chunk if work.stores else 0.0
     return 1.0 + many.held * max(0.0, held / limit - 1.0) + wide
 
 

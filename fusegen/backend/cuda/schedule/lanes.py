@@ -1,0 +1,40 @@
+"""Rows that lanes of a warp own: each lane holds as many vectors as it takes, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS
+from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, CudaSchedule
+from fusegen.backend.cuda.schedule.levels import Lanes
+from fusegen.backend.target import WARP
+
+_THREADS = 128
+_MOST_NARROW, _MOST, _MOST_FOLDED = 8, 10, 16
+"""Vectors of a lane: of eight elements; of others; of others that are only folded."""
+
+
+def lane_schedules(
+    base: CudaSchedule, held: CudaSchedule, n_vectors: int, n_cols: int, folds: bool
+) -> Iterator[CudaSchedule]:
+    """One for every number of lanes that may own a row; `folds`: rows are read once, for states
+    whose merges take longer than elements do."""
+    most = _MOST_NARROW if base.width == MAX_WIDTH else _MOST_FOLDED if folds else _MOST
+    few = 16 if base.has_edges and base.width > 4 else 8  # of edges a lane takes one element
+    for lanes in sorted({few, 2 * few, WARP}):
+        vectors = -(-n_vectors // lanes)
+        if vectors <= most and lanes < 2 * n_vectors:  # no more than half are empty
+            yield _owned(held, lanes, vectors)
+    if folds and base.width > 1:  # rows go by: states meet once a row, in one warp
+        for vectors in (4, 8):
+            if n_vectors >= WARP * vectors:
+                yield _owned(base, WARP, vectors)
+    if base.load == "aligned" and base.width > 1 and n_cols <= FEW_COLUMNS:
+        for lanes in (2, 4):  # so few that each reads neighbouring vectors
+            vectors = -(-n_vectors // lanes)
+            if vectors <= 2 and lanes < 2 * n_vectors:
+                yield _owned(held, lanes, vectors)
+
+
+def _owned(one: CudaSchedule, lanes: int, vectors: int) -> CudaSchedule:
+    return one.having(team=Lanes(lanes), threads=_THREADS, vectors=vectors)
