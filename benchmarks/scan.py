@@ -7,8 +7,8 @@
 Columns, bytes, K, types and layouts come from the seed (scans/draws.py). A share is the time that
 plain kernels take to read and write as many bytes, in the same run, by ours; beside it stands what
 the GPU takes to issue the fewest instructions of elements, and the share of the larger limit.
-The cache is flushed before each call, or with --warm all lies in it. Every result is checked
-against float64. Prints each work's distribution, its worst cells with the schedule that was chosen,
+The cache is flushed before each call, or with --warm all lies in it; ours and peers take turns. Every
+result is checked against float64. Prints each work's distribution, its worst cells with the schedule that was chosen,
 and what peers take; --regret measures other schedules of every cell, too: by how much the fastest
 of them is faster.
 On processors all take turns, results of ours beside the plain loops are written where others lay
@@ -52,38 +52,44 @@ class Bench:
 
     def measure(self, cell: Cell) -> dict[str, Any]:
         """A record of the cell."""
-        from scans.texts import EAGER, OURS, TOLERANCE, error_of, inputs_of, named
+        from scans.texts import OURS, TOLERANCE, error_of, inputs_of, named
 
         from fusegen.backend.cuda.schedule.instructions import issue_seconds
 
         inputs, constants = inputs_of(cell, "cuda"), named(cell)
         ours = partial(OURS[cell.work], *inputs, **constants)
         error = error_of(cell, inputs, ours())
-        us, floor = self._timer.microseconds([ours]), self._floor.us(*cell.moved)
+        found = {name: _peer(name, cell, inputs) for name in self._peers}
+        peers = {name: call for name, call in found.items() if call is not None}
+        us, floor = self._timer.turns({"": ours, **peers}), self._floor.us(*cell.moved)
         made: Any = OURS[cell.work].prepare(inputs, constants).executable
         issue = issue_seconds(made.program, made.schedule, cell.rows * cell.cols)
-        found = {
-            "key": cell.key, "work": cell.work, "us": us, "floor_us": floor, "share": floor / us,
-            "issue_us": None if issue is None else issue * 1e6,
+        record = {
+            "key": cell.key, "work": cell.work, "us": us[""], "floor_us": floor,
+            "share": floor / us[""], "issue_us": None if issue is None else issue * 1e6,
             "error": error, "status": "ok" if error <= TOLERANCE[cell.dtype] else "WRONG",
             "schedule": made.schedule.describe(),
-            "peers": {name: self._peer(name, partial(EAGER[cell.work], **constants), inputs)
-                      for name in self._peers},
+            "peers": {name: us.get(name) for name in self._peers},
         }
         if self._regret:
             tuned = OURS[cell.work].compile(*inputs, **constants, tune=True)
-            best = self._timer.microseconds([partial(tuned, *inputs)])
-            found |= {"regret": max(0.0, us / best - 1), "best": tuned.schedule.describe()}
-        return found
+            both = self._timer.turns({"": ours, "best": partial(tuned, *inputs)})
+            record |= {"regret": max(0.0, both[""] / both["best"] - 1),
+                       "best": tuned.schedule.describe()}
+        return record
 
-    def _peer(self, name: str, text: Callable[..., Any], inputs: Any) -> float | None:
-        """Microseconds; None where the peer cannot."""
-        if name == "compile":
-            text = by_compiler(text)
-        try:
-            return self._timer.microseconds([partial(text, *inputs)])
-        except Exception:
-            return None
+
+def _peer(name: str, cell: Cell, inputs: Any) -> Callable[[], Any] | None:
+    """None where the peer cannot."""
+    from scans.texts import EAGER, named
+
+    text: Callable[..., Any] = partial(EAGER[cell.work], **named(cell))
+    call = partial(by_compiler(text) if name == "compile" else text, *inputs)
+    try:
+        call()
+    except Exception:
+        return None
+    return call
 
 
 def by_compiler(text: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +25,9 @@ class Timer:
 
     def __init__(self, repetitions: int, *, flush: bool = True) -> None:
         self.repetitions, self._flushes = repetitions, flush
+        # Lines that a kernel asked to keep (evict_last, as torch.compile's loops ask of what they
+        # read twice) outlast a flush, and serve whoever reads that array next.
+        self._let_go = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
         self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
 
     def warm_up(self, seconds: float = 0.5) -> None:
@@ -49,6 +53,15 @@ class Timer:
         """The median of `times`."""
         return statistics.median(self.times(calls))
 
+    def turns(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+        """Microseconds of each: medians of repetitions in which all take turns."""
+        cycles = {name: self._cycles([call]) for name, call in calls.items()}
+        found: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(self.repetitions):
+            for name, call in calls.items():
+                found[name].append(self._one(call, cycles[name]))
+        return {name: statistics.median(times) for name, times in found.items()}
+
     def _cycles(self, calls: Sequence[Callable[[], Any]]) -> int:
         """Warm up, and say how long the device must sleep while the host queues a call."""
         took = 0.0
@@ -64,6 +77,8 @@ class Timer:
     def _one(self, call: Callable[[], Any], cycles: int) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in "se")
         if self._flushes:
+            torch.cuda.synchronize()
+            assert self._let_go() == 0
             self._flush.zero_()
         torch.cuda._sleep(cycles)
         start.record()

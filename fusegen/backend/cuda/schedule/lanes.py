@@ -23,7 +23,7 @@ def lane_schedules(
     few = 16 if base.has_edges and base.width > 4 else 8  # of edges a lane takes one element
     for lanes in sorted({few, 2 * few, WARP}):
         vectors = -(-n_vectors // lanes)
-        if vectors <= most and lanes < 2 * n_vectors:  # no more than half are empty
+        if vectors <= most and lanes <= 2 * n_vectors:  # no more than half are empty
             yield _owned(held, lanes, vectors)
     if folds and base.width > 1:  # rows go by: states meet once a row, in one warp
         for vectors in (4, 8):
