@@ -7,10 +7,10 @@
 Columns, bytes, K, types and layouts come from the seed (scans/draws.py). A share is the time that
 plain kernels take to read and write as many bytes, in the same run, by ours; beside it stands what
 the GPU takes to issue the fewest instructions of elements, and the share of the larger limit.
-The cache is flushed before each call, or with --warm all lies in it; ours and peers take turns. Every
-result is checked against float64. Prints each work's distribution, its worst cells with the schedule that was chosen,
-and what peers take; --regret measures other schedules of every cell, too: by how much the fastest
-of them is faster.
+The cache is flushed before each call, or with --warm all lies in it; ours and peers take turns.
+Every result is checked against float64. Prints each work's distribution, its worst cells with the
+schedule that was chosen, and what peers take; --regret measures other schedules of every cell, too:
+by how much the fastest of them is faster.
 On processors all take turns, results of ours beside the plain loops are written where others lay
 before, and a figure is the fastest of several (scans/hosts.py); there is one schedule a cell.
 Exit status 1 if a result is wrong or a cell fails.
