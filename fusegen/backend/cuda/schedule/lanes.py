@@ -12,6 +12,7 @@ from fusegen.backend.target import WARP
 _THREADS = 128
 _MOST_NARROW, _MOST, _MOST_FOLDED = 8, 10, 16
 """Vectors of a lane: of eight elements; of others; of others that are only folded."""
+_MANY = 6  # vectors of a lane, beyond which twice as many lanes are better where rows are written
 
 
 def lane_schedules(
@@ -23,7 +24,8 @@ def lane_schedules(
     few = 16 if base.has_edges and base.width > 4 else 8  # of edges a lane takes one element
     for lanes in sorted({few, 2 * few, WARP}):
         vectors = -(-n_vectors // lanes)
-        if vectors <= most and lanes <= 2 * n_vectors:  # no more than half are empty
+        many = most if folds or lanes == WARP else _MANY
+        if vectors <= many and lanes <= 2 * n_vectors:  # no more than half are empty
             yield _owned(held, lanes, vectors)
     if folds and base.width > 1:  # rows go by: states meet once a row, in one warp
         for vectors in (4, 8):
