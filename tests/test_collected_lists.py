@@ -14,8 +14,8 @@ from test_cuda_topk_lanes import several, short_schedules
 import fusegen as fg
 from fusegen.backend.cuda.schedule.collected import few_lanes, parts_of, room_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.homes import Once
-from fusegen.backend.cuda.schedule.levels import Block, Grid, Lanes
+from fusegen.backend.cuda.schedule.homes import Once, Registers
+from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
 
 
 def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
@@ -83,6 +83,32 @@ def test_hard_rows_are_collected_in_slices(
     x = every(ROWS, dtype, n)
     found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift)
     check(x, k, seed=n, shift=shift, schedule=in_slices(found, n, blocks))
+
+
+def in_cluster(found: list[CudaSchedule], n: int, blocks: int) -> CudaSchedule:
+    """Such a schedule, of the blocks of a cluster."""
+    one = next(s for s in found if s.lists == "collected" and not s.in_warp and s.width > 1)
+    vectors = -(-(-(-n // one.width) // blocks) // 64)
+    return one.having(team=Cluster(blocks), threads=64, home=Registers(), vectors=vectors)
+
+
+@emulated
+@pytest.mark.parametrize(("n", "k", "dtype", "shift", "blocks"), [
+    (2605, 33, "float32", 1, 4),  # columns of a few are noted
+    (1739, 5, "float16", 0, 2),  # lanes' greatest items set the bar
+    (1204, 300, "float32", 3, 2),  # keys of all items are made
+    (1203, 290, "bfloat16", 2, 4),
+    (1025, 7, "float32", 0, 16),  # a share of each warp is below one
+    (260, 3, "float32", 1, 16),  # the last blocks have nothing
+    (700, 700, "float32", 2, 4),  # all of a row
+])
+def test_hard_rows_are_collected_in_clusters(
+    n: int, k: int, dtype: str, shift: int, blocks: int
+) -> None:
+    """Also where one block has all of the best, or more are alike than there is room for."""
+    x = every(ROWS, dtype, n)
+    found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift)
+    check(x, k, seed=n, shift=shift, schedule=in_cluster(found, n, blocks))
 
 
 @emulated

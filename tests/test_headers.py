@@ -29,7 +29,8 @@ CUDA, CPU = (tuple(n for n in HEADERS if n.endswith(suffix)) for suffix in (".cu
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 CLUSTERS = ("fusegen/cluster.cuh", "fusegen/meet/cluster.cuh", "fusegen/meet/strip/cluster.cuh",
-            "fusegen/topk/cluster.cuh", "fusegen/topk/gather.cuh")
+            "fusegen/topk/cluster.cuh", "fusegen/topk/gather.cuh",
+            "fusegen/topk/collected_cluster.cuh")
 OLDEST = dict.fromkeys(CLUSTERS, ("sm_90",))
 """What only some GPUs have."""
 

@@ -107,5 +107,6 @@ def _of_lanes(top: ListView, schedule: CudaSchedule) -> list[str]:
     if top.way in ("collected", "picked"):
         kind = "pair" if top.short.items else "item"
         keys = "pair_keys" if top.short.items else "lane_keys"
-        return [keys, f"each_{kind}", f"{top.way}_slices" if schedule.split else top.way]
+        team = "_slices" if schedule.split else "_cluster" if schedule.clustered else ""
+        return [keys, f"each_{kind}", f"{top.way}{team}"]
     return ["pair_keys" if top.short.items else "lane_keys", top.way]

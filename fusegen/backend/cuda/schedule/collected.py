@@ -2,8 +2,9 @@
 
 Every warp finds a bar that its share of the K reaches among the peaks of parts of its vectors; the
 least of the bars is reached by K elements, and by little more. Threads bring these together, and
-bins put them in order: one read, whatever K is. Of few rows, blocks all over the grid have a slice
-each, and the last of a row's blocks finds the best of all in their lists.
+bins put them in order: one read, whatever K is. Of longer rows, blocks of a cluster have a slice
+each and one bar, and bring what reaches it to the first of them. Of few rows, blocks all over the
+grid have a slice each, and the last of a row's blocks finds the best of all in their lists.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Once, Registers
-from fusegen.backend.cuda.schedule.levels import Block, Grid, Lanes
+from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
 from fusegen.backend.cuda.schedule.topk import STATIC_SHARED_BYTES
 from fusegen.backend.target import WARP
 
@@ -27,20 +28,22 @@ _KEY_BYTES = 8
 _BESIDE = 64  # candidates of slices' lists, beside two and a half for an entry
 _LEAST_SLICE = 2  # elements of a slice for an entry of a list
 _MOST_SLICES = 528  # of a row
+_SOUGHT = 4 / 3  # of K: elements that the warps of a cluster seek, of which three in four suffice
 _DENSE = 12  # items for an entry of a list, up to which keys are made of all
 
 
 def parts_of(k: int, one: CudaSchedule, *, pairs: bool) -> int:
     """Parts of a vector whose peaks are looked at: twice K of them in all, if there are as many."""
     parts = 2 if pairs and one.width > 1 else 1
-    while parts < one.width and one.team_threads * one.vectors * parts < 2 * k + 2 * k // 5:
+    threads = one.team_threads * (one.blocks if one.clustered else 1)
+    while parts < one.width and threads * one.vectors * parts < 2 * k + 2 * k // 5:
         parts *= 2
     return parts
 
 
 def makes_keys(k: int, one: CudaSchedule) -> bool:
     """Do so many items become candidates that keys are made of all?"""
-    return _DENSE * k >= one.team_items
+    return _DENSE * k >= one.team_items * (one.blocks if one.clustered else 1)
 
 
 def room_of(k: int, one: CudaSchedule) -> int:
@@ -48,6 +51,8 @@ def room_of(k: int, one: CudaSchedule) -> int:
     its share of the K reaches. A row whose candidates find no room is searched in memory, many
     times slower: of rows in any order less than one in a million."""
     edges = 2 * (one.width - 1) if one.has_edges else 0
+    if one.clustered:
+        return -(-(_reaching(k, one) + edges) // 8) * 8
     warps = one.team_threads // WARP
     share = max(1.0, k / warps)
     # How many elements a bar leaves above it, in rows in any order, has Gamma's distribution:
@@ -59,6 +64,23 @@ def room_of(k: int, one: CudaSchedule) -> int:
     if one.split:  # the last block: what reaches a bar in all lists
         most = max(most, 5 * k // 2 + _BESIDE, one.blocks)
     return -(-(most + edges) // 8) * 8
+
+
+def _reaching(k: int, one: CudaSchedule) -> int:
+    """The same, of a cluster: what reaches the word that a quarter of its warps fall short of. Each
+    has a share of s elements above its own word, so that λ = s + ⅔√s are above theirs in the mean;
+    over all of them, that strays by √λ and by what a quartile of so many does."""
+    warps = one.blocks * one.team_threads // WARP
+    share = _SOUGHT * k / warps + 1
+    mean = share + 0.68 * math.sqrt(share) + 1
+    strays = math.sqrt(mean * warps) + 1.4 * math.sqrt(share * warps)
+    return min(one.team_items * one.blocks, math.ceil(mean * warps + _SELDOM * strays))
+
+
+def bytes_of(k: int, one: CudaSchedule) -> int:
+    """Shared memory of a list: candidates twice, bins, what warps have found."""
+    told = 12 * one.blocks * one.team_threads // WARP + 64 if one.clustered else 0
+    return (4 << bin_bits_of(k, one)) + 512 + 2 * _KEY_BYTES * room_of(k, one) + told
 
 
 def bin_bits_of(k: int, one: CudaSchedule) -> int:
@@ -126,8 +148,29 @@ def collected_in_slices(
                 yield from _fitting(replace(one, fixed=True, per_sm=2048 // threads), lists)
 
 
+def collected_in_clusters(
+    base: CudaSchedule, lists: list[int], n_vectors: int, size: int
+) -> Iterator[CudaSchedule]:
+    """A row over the blocks of a cluster, whose threads hold it."""
+    if base.width == 1 or len(lists) > 1:
+        return
+    base, (k,) = replace(base.having(home=Registers()), lists="collected"), lists
+    most = _most_vectors(base, size)
+    for blocks in base.target.cluster_sizes:
+        share = -(-n_vectors // blocks)
+        for threads in (256, 512):
+            vectors = -(-share // threads)
+            # All blocks have some of the row.
+            if most < 3 * vectors <= 3 * most and n_vectors > (blocks - 1) * share:
+                one = replace(base.having(team=Cluster(blocks), threads=threads, vectors=vectors),
+                              fixed=True)
+                room = base.target.shared_per_sm // (bytes_of(k, one) + 1024)
+                if bytes_of(k, one) <= base.target.shared_per_block:
+                    yield replace(one, per_sm=max(1, min(2048 // threads, room)))
+
+
 def _fitting(one: CudaSchedule, lists: list[int]) -> Iterator[CudaSchedule]:
-    row = sum((4 << bin_bits_of(k, one)) + 512 + 2 * _KEY_BYTES * room_of(k, one) for k in lists)
+    row = sum(bytes_of(k, one) for k in lists)
     if row * one.rows_per_block > STATIC_SHARED_BYTES:
         if not one.in_warp or row > STATIC_SHARED_BYTES // 2:
             return

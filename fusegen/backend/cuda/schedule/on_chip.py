@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.backend.cuda.schedule.anchors import loader_of
+from fusegen.backend.cuda.schedule.collected import bytes_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
 from fusegen.ir.kernel import Kernel, Param, Sweep
@@ -35,7 +36,11 @@ def ring_params(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:
 
 
 def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
-    """Dynamic shared memory of a block: its slices of the arrays that stay on chip, or a ring."""
+    """Dynamic shared memory of a block: its slices of the arrays that stay on chip, a ring, or a
+    list that blocks of a cluster collect."""
+    if schedule.clustered and schedule.lists == "collected":
+        (best,) = kernel.sweeps[0].monoid.lists
+        return bytes_of(best.k, schedule)
     read, kept = ring_params(kernel, kernel.sweeps[0]), kept_params(kernel, schedule)
     return schedule.home.shared_bytes(Sizes(
         schedule.threads, schedule.vectors, schedule.width,

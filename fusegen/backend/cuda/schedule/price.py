@@ -86,7 +86,7 @@ def _latencies(
     per_sm = one.per_sm if one.home.steady else max(1, _resident(one, work))
     passes = one.block_rows // one.rows_per_block
     blocks = -(-rows // one.block_rows) * one.blocks
-    rounds = -(-blocks // _slots(one, per_sm, few.clustered, few.clustered_16))
+    rounds = -(-blocks // slots(one, per_sm, few.clustered, few.clustered_16))
     beside = min(per_sm, -(-blocks // one.target.multiprocessors))  # blocks on one multiprocessor
     lengths = share * one.block_rows * beside * few.element * sweeps
     again = few.again if not one.home.keeps and work.sweeps > 1 else 0.0
@@ -100,7 +100,7 @@ def _latencies(
             ("slices", few.slices if one.home.steady and one.home.slice_vectors else 0.0)]
 
 
-def _slots(one: CudaSchedule, here: int, clustered: float, clustered_16: float) -> int:
+def slots(one: CudaSchedule, here: int, clustered: float, clustered_16: float) -> int:
     """Blocks that run at a time, `here` of them on a multiprocessor: clusters do not find room on
     all of these."""
     part = 1.0
@@ -256,9 +256,9 @@ def _parallelism(
         return (1.0 + many.idle * (idle - 1.0)) * -(-rows // teams) * teams / rows
     filled = -(-rows // one.block_rows) * one.block_rows  # rows that blocks have room for
     blocks = filled // one.block_rows * one.blocks
-    slots = _slots(one, here, many.clustered, many.clustered_16)
+    places = slots(one, here, many.clustered, many.clustered_16)
     part = one.threads * min(one.vectors, 4) * VECTOR_BYTES
-    under_way = min(blocks, slots) * max(part, _shared_bytes(one, work))
+    under_way = min(blocks, places) * max(part, _shared_bytes(one, work))
     busy = min(blocks, target.multiprocessors)
     idle = 1.0 + many.idle * (target.multiprocessors / busy - 1.0)
     turns = 1.0 + many.uneven * (uneven(blocks, target.multiprocessors) - 1.0)

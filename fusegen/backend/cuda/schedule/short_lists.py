@@ -16,6 +16,7 @@ from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, banded
 from fusegen.backend.cuda.schedule.collected import (
     bin_bits_of,
     collected_by_warps,
+    collected_in_clusters,
     collected_in_slices,
     collected_schedules,
     makes_keys,
@@ -105,7 +106,8 @@ def _bin_bits(schedule: CudaSchedule) -> int:
 def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
     loaded = loaded_type(kernel, best)
     narrow = loaded is not None and loaded.name in ("float16", "bfloat16")
-    fits = schedule.items % 2 == 0 and schedule.team_items <= _NARROW_COLUMNS and not schedule.split
+    columns = schedule.team_items * schedule.blocks
+    fits = schedule.items % 2 == 0 and columns <= _NARROW_COLUMNS and not schedule.split
     return loaded.name if loaded is not None and narrow and fits else ""
 
 
@@ -132,6 +134,8 @@ def short_list_schedules(
                       for o in (*_of_lanes(one, lists, n_cols),
                                 *collected_by_warps(one, ks, max(1, n_cols // one.width), size)))
     found += collected_schedules(base, ks, max(1, n_cols // base.width), size)
+    if len(program.sweeps) == 1 and base.target.clusters:
+        found += collected_in_clusters(base, ks, max(1, n_cols // base.width), size)
     if n_rows and len(program.sweeps) == 1:
         found += collected_in_slices(base, ks, max(1, n_cols // base.width), n_rows, size)
     return tuple(found)

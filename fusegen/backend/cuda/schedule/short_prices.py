@@ -7,7 +7,7 @@ import math
 from fusegen.backend.cuda.schedule.collected import few_keys, few_lanes
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortLists
-from fusegen.backend.cuda.schedule.price import Price, Work, price_of
+from fusegen.backend.cuda.schedule.price import Price, Work, price_of, slots
 from fusegen.backend.cuda.schedule.short_lists import ShortPlan, short_plan
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Kernel, Program
@@ -22,8 +22,11 @@ def price_of_short_lists(
     program: Program, one: CudaSchedule, work: Work, figures: Figures = FIGURES
 ) -> Price:
     """Price of a schedule: instructions of a warp beside bytes, by rough count."""
-    price, short = price_of(one, work, figures), figures.short_lists
+    short = figures.short_lists
     lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
+    if one.clustered:
+        return _of_clusters(program, one, work, figures)
+    price = price_of(one, work, figures)
     cost = sum(_cost(kernel, best, one, short) for kernel, best in lists)
     cost += _reading(program, one, short)
     cost += short.line * sum(_lines(kernel, best, one, work) for kernel, best in lists)
@@ -43,6 +46,26 @@ def price_of_short_lists(
     return Price((*kept, ("instructions", whole)), adds=False)
 
 
+def _of_clusters(
+    program: Program, one: CudaSchedule, work: Work, figures: Figures
+) -> Price:
+    """Rows in rounds: as many as there is room for come, find their bars and meet together."""
+    few, short = figures.few, figures.short_lists
+    k = sum(best.k for s in program.sweeps for best in s.monoid.lists)
+    at_once = slots(one, one.per_sm, few.clustered, few.clustered_16) // one.blocks
+    row = work.vectors * work.vector_bytes / one.target.bandwidth * 1e6
+    life = short.cluster_round + short.cluster_entry * k / one.threads
+    life += short.cluster_warp * one.blocks * one.threads / WARP
+    life += short.cluster_member * one.items * _members(program)
+    if work.rows is None:
+        return Price((("rounds", 1.0 + life / at_once / row),), adds=False)
+    rounds, moving = -(-work.rows // at_once), work.rows * row
+    if work.few(one.target):
+        return Price((("launch", short.cluster), ("elements", moving), ("rounds", rounds * life)),
+                     adds=True)
+    return Price((("rounds", 1.0 + (short.cluster + rounds * life) / moving),), adds=False)
+
+
 def _gathered(k: int, one: CudaSchedule, short: ShortLists) -> float:
     """Microseconds until the last block of a row has the best of its slices' lists."""
     if not one.split:
@@ -53,7 +76,7 @@ def _gathered(k: int, one: CudaSchedule, short: ShortLists) -> float:
 
 def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:
     """What threads do with a row beside its lists: elements come, and statistics of them meet."""
-    members = max(len(s.monoid.components) - len(s.monoid.lists) for s in program.sweeps)
+    members = _members(program)
     if one.width > 1:
         come = one.vectors * short.vector
     else:
@@ -62,6 +85,11 @@ def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:
     lane += (short.edges if one.has_edges else 0.0) + one.items * members * short.member
     lane += members * math.log2(one.lanes) * short.round / 2
     return lane * one.team_threads / WARP
+
+
+def _members(program: Program) -> int:
+    """Of the state beside lists."""
+    return max(len(s.monoid.components) - len(s.monoid.lists) for s in program.sweeps)
 
 
 def _lines(kernel: Kernel, best: KBest, one: CudaSchedule, work: Work) -> float:

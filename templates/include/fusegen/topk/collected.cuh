@@ -14,7 +14,7 @@ struct Collected {
     typedef TeamType Team;
     typedef KeysType Keys;
     typedef typename Keys::Key Key;
-    static constexpr int kK = kBest, kRoom = kRoomFor, kFullBin = 64;
+    static constexpr int kK = kBest, kSought = kBest, kRoom = kRoomFor, kFullBin = 64;
     static constexpr bool kSlices = false;  // is this a list of a row's slice?
     static constexpr int kFew = Team::kThreads > 64 ? 64 : 32;  // keys that threads put in order by counting
     static constexpr int kShare = kK / (Team::kThreads / 32), kMostShare = Team::kOneWarp ? 18 : 12;
@@ -24,6 +24,14 @@ struct Collected {
     unsigned count;
     Key best[kRoom], beside[kRoom];
 };
+
+// This warp's share of what is sought, of so many vectors of the row's.
+template <typename CollectedType>
+__device__ __forceinline__ int share_of_warp(int mine, int vectors)
+{
+    constexpr float kSought = CollectedType::kSought;
+    return static_cast<int>(kSought * __fdividef(static_cast<float>(mine), static_cast<float>(vectors))) + 1;
+}
 
 // A word that this warp's share of the kK reaches among its peaks: as much of them as it has of the row's vectors.
 // 0: whatever there is reaches it. Of a few, that many lanes have an item each that reaches it, and few have several:
@@ -40,7 +48,7 @@ __device__ __forceinline__ unsigned word_of_share(const Peaks& peaks, int live, 
     const int mine = static_cast<int>(sum_of_warp(live)), all = mine * Peaks::kParts;
     if (mine == 0) return vectors > 0 ? 0xffffffffu : 0;
     int share = kK;
-    if (!kAlone) share = static_cast<int>(kK * __fdividef(static_cast<float>(mine), static_cast<float>(vectors))) + 1;
+    if (!kAlone) share = share_of_warp<CollectedType>(mine, vectors);
     if (share > all) return 0;
     if constexpr (!kAlone && CollectedType::kFewLanes > 0) {
         if (whole && share <= CollectedType::kFewLanes)

@@ -1,0 +1,109 @@
+#pragma once
+// A list of a row whose slices the blocks of a cluster hold: what reaches a bar of all meets in the first block.
+
+#include <fusegen/cluster.cuh>
+#include <fusegen/topk/collected.cuh>
+
+namespace fusegen {
+
+// What a warp tells all blocks of the row: a word that its share of what is sought reaches, and its greatest word.
+struct Told {
+    unsigned word, share, high;
+};
+
+// Where a block of a cluster collects; candidates are in the first one.
+template <typename TeamType, typename KeysType, int kBest, int kRoomFor, int kBinBits, int kBlockCount>
+struct CollectedCluster : Collected<TeamType, KeysType, kBest, kRoomFor, kBinBits> {
+    static constexpr int kBlocks = kBlockCount, kWarps = kBlocks * TeamType::kThreads / 32;  // of the row
+    // The least of many words would be far below the kBest: three of four warps are enough.
+    static constexpr int kSought = kBest + (kBest + 2) / 3, kShare = kSought / kWarps;
+    static constexpr int kMostShare = 12, kFewLanes = kShare <= kMostShare ? kMostShare : 0;
+
+    unsigned bar;
+    Told told[kWarps];
+};
+
+// The greatest word that warps reach who have kBest elements between them.
+template <typename CollectedType>
+__device__ __forceinline__ unsigned bar_of_cluster(CollectedType& collected, int rank)
+{
+    constexpr int kWarps = CollectedType::kWarps;
+    if (rank < kWarps) {
+        const unsigned word = collected.told[rank].word;
+        unsigned reach = 0;
+#pragma unroll 8
+        for (int other = 0; other < kWarps; ++other)
+            reach += collected.told[other].word >= word ? collected.told[other].share : 0;
+        if (reach >= CollectedType::kK) atomicMax(&collected.bar, word);
+    }
+    CollectedType::Team::sync();
+    return collected.bar;
+}
+
+// Brings what reaches the bar of all blocks of a row to the first one, in no order; says what the bar is. `vectors` are
+// the row's. What is brought is there when blocks have met once more.
+template <typename CollectedType, typename Column, typename Peaks, typename Items, typename KeyAt>
+__device__ __forceinline__ unsigned reach_in_cluster(
+    CollectedType& collected, Column vectors, int live, int rank, Column edge, const Peaks& peaks, Items& items,
+    const KeyAt& key_at)
+{
+    typedef typename CollectedType::Key Key;
+    typedef typename CollectedType::Team Team;
+    const int lane = rank % 32;
+    if (rank == 0) collected.count = collected.bar = 0;
+    clear_bins(collected.tally, rank);
+    Key lone{};
+    if (edge >= 0) lone = key_at(edge);
+    const unsigned high = greatest_of_warp(max(edge >= 0 ? top_word(lone) : 0u, Peaks::last_word(peaks.high())));
+    const int all_vectors = static_cast<int>(vectors), mine = static_cast<int>(sum_of_warp(live));
+    const unsigned word = word_of_share<CollectedType>(peaks, live, all_vectors, rank);
+    const unsigned share = mine > 0 ? share_of_warp<CollectedType>(mine, all_vectors) : 0;
+    __cluster_barrier_wait();  // all blocks of the row are there
+    if (lane < CollectedType::kBlocks) {
+        Told* told = collected.told + __clusterRelativeBlockRank() * (Team::kThreads / 32) + rank / 32;
+        *in_block(told, lane) = {word, share, high};
+    }
+    meet_cluster();
+    const unsigned bar = bar_of_cluster(collected, rank), low = Peaks::least_word(bar);
+    const bool alone = edge >= 0 && top_word(lone) >= low;
+    items.reach(bar);
+    const unsigned found = items.count() + alone;
+    unsigned place = sum_of_lower(found, lane), first = 0;
+    const unsigned all = __shfl_sync(0xffffffffu, place + found, 31);
+    auto* meeting = in_block(&collected, 0);
+    if (lane == 0 && all > 0) first = atomicAdd(&meeting->count, all);
+    first = __shfl_sync(0xffffffffu, first, 0);
+    if (first + all <= CollectedType::kRoom) {
+        place += first;
+        if (alone) meeting->best[place++] = Items::kKeys ? lone : static_cast<Key>(edge);
+        items.put(meeting->best, place);
+    }
+    return low;
+}
+
+// The kK best of what was brought to this block, in order, to `collected.best`. kKeys: it is keys, not columns.
+template <bool kKeys, typename CollectedType, typename Column, typename KeyAt>
+__device__ __forceinline__ void order_in_cluster(
+    CollectedType& collected, Column n_cols, unsigned low, int rank, const KeyAt& key_at)
+{
+    typedef typename CollectedType::Team Team;
+    constexpr int kRoom = CollectedType::kRoom;
+    const int count = static_cast<int>(collected.count);
+    if (count > kRoom) {
+        search_best<CollectedType::kK, kRoom, CollectedType::kFullBin>(
+            collected.best, collected.beside, collected.count, collected.tally, static_cast<int>(n_cols), rank,
+            [&](int j) { return key_at(static_cast<Column>(j)); });
+        return;
+    }
+    unsigned high = 0;
+    for (int warp = rank % 32; warp < CollectedType::kWarps; warp += 32) high = max(high, collected.told[warp].high);
+    high = greatest_of_warp(high);
+    if constexpr (!kKeys) {
+        for (int j = rank; j < count; j += Team::kThreads)
+            collected.best[j] = key_at(static_cast<Column>(collected.best[j]));
+        Team::sync();
+    }
+    order_collected(collected, count, low, high, rank);
+}
+
+}  // namespace fusegen
