@@ -25,6 +25,8 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
     "softmax_topk.split.sm_90.cu": (
         "softmax_topk", {"target": "sm_90", "n_rows": 20, "n_cols": 1_000_000, "k": 5}),
     "softmax_topk.cluster.sm_90.cu": (
+        "softmax_topk", {"target": "sm_90", "n_rows": 1, "n_cols": 129_024, "k": 5}),
+    "softmax_topk.together.sm_90.cu": (
         "softmax_topk", {"target": "sm_90", "n_rows": 1, "n_cols": 129_024, "k": 64}),
     "softmax_topk.unfused.sm_80.cu": (
         "softmax_topk", {"target": "sm_80", "n_cols": 1000, "k": 5, "form": "unfused"}),

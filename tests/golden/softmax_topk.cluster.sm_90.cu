@@ -1,19 +1,19 @@
 // softmax_topk    texts.py
 // form online, for sm_90; by fusegen 0.1.0, do not edit
 //
-// State      (m, sum_exp, top 64 of x), of no elements (-inf, 0, empty)
+// State      (m, sum_exp, top 5 of x), of no elements (-inf, 0, empty)
 // a ⊕ b      m = max(a.m, b.m)
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
-//            top = best 64 of both lists
+//            top = best 5 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       chunks of 32, merged thread → warp → block → cluster
 // Schedule   row per cluster of blocks, 8 × 4 elements per thread and chunk, aligned loads
 // Launch     softmax_topk_kernel<<<blocks · n_rows, 256>>>; clusters of blocks
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
-//            64 ≤ n_cols
+//            5 ≤ n_cols
 //            n_cols ≤ 2^30
-// Bytes      reads each element once, writes 768 bytes a row
+// Bytes      reads each element once, writes 60 bytes a row
 
 #include <fusegen/math/divisor.cuh>
 #include <fusegen/math/exp_narrow.cuh>
@@ -46,9 +46,9 @@ using TopKeys = PackedKeys<FloatOrder<0>, column_t>;  // candidates for top
 
 // How top is kept: its K, room, when it is cut and how it is put in order. <fusegen/topk/list.cuh>
 struct TopPlan {
-    static constexpr int kK = 64, kSlots = 768, kKept = 88, kCutAt = 224;
-    static constexpr int kCountable = 223, kFullBin = 96, kBinBits = 9;
-    static constexpr int kGroups = 1, kSamples = 416;
+    static constexpr int kK = 5, kSlots = 768, kKept = 21, kCutAt = 76;
+    static constexpr int kCountable = 256, kFullBin = 96, kBinBits = 9;
+    static constexpr int kGroups = 1, kSamples = 512;
     static constexpr bool kGuess = false;
 };
 using TopList = ClusterKBest<Layout, kVectors, TopKeys, TopPlan, kBlocks>;
@@ -177,12 +177,12 @@ softmax_topk_kernel(
     const auto* top_best = finish(top, rank);
     const float m = state.m;  // texts.py  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    for (int entry = rank; entry < 64; entry += Team::threads()) {
+    for (int entry = rank; entry < 5; entry += Team::threads()) {
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);
         const NearDivisor sum_exp_divisor(sum_exp);
-        values_out[row * 64 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
-        indices_out[row * 64 + entry] = top_column;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        values_out[row * 5 + entry] = sum_exp_divisor.under(expf(top_value - m));  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
+        indices_out[row * 5 + entry] = top_column;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)
     }
 }

@@ -203,6 +203,8 @@ def _latencies(
     tiles = work.vectors / one.blocks / (one.team_threads * one.vectors)
     tile = one.team_threads * one.vectors / 2048  # of the largest kind
     each = max(lists.least_tile, lists.tile * (1 + beside) * tile)
+    if one.width == MAX_WIDTH:
+        each *= 1.0 + lists.tile_narrow + lists.tile_narrow_entry * k
     slices = one.blocks if one.blocks > 1 else 0
     gathered = lists.slice * slices * (1 + k * lists.slice_entry)
     merging = 2 if one.blocks > 1 else 1

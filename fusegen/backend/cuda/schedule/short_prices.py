@@ -36,7 +36,7 @@ def price_of_short_lists(
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
     if price.adds:
         part = cost * WARP / one.team_threads * short.few
-        meeting = sum(_gathered(best.k, one, short) for _, best in lists)
+        meeting = sum(_gathered(best.k, one, work, short) for _, best in lists)
         return Price((*price.parts, ("lists", part), ("slices of lists", meeting)), price.adds)
     written = sum(best.k for _, best in lists) * (_INDEX_BYTES + work.vector_bytes // one.width)
     row = (work.vectors * work.vector_bytes + written) / one.target.bandwidth
@@ -66,12 +66,13 @@ def _of_clusters(
     return Price((("rounds", 1.0 + (short.cluster + rounds * life) / moving),), adds=False)
 
 
-def _gathered(k: int, one: CudaSchedule, short: ShortLists) -> float:
+def _gathered(k: int, one: CudaSchedule, work: Work, short: ShortLists) -> float:
     """Microseconds until the last block of a row has the best of its slices' lists."""
     if not one.split:
         return 0.0
     entries = short.gathered_entry * k + short.gathered_slice_entry * k * one.blocks
-    return short.gathered + short.gathered_slice * one.blocks + entries
+    rounds = -(-(work.rows or 1) * one.blocks // (one.per_sm * one.target.multiprocessors))
+    return short.gathered * rounds + short.gathered_slice * one.blocks + entries
 
 
 def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:
