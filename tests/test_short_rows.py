@@ -6,11 +6,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.algebra_cases import ACCEPTED
-from support.cuda_cases import accepted_case, assert_close_sums
+from support.cuda_cases import Case, accepted_case, assert_close_sums
 from support.emulated import EMULATED
 from support.short_rows import case_of
 
+from fusegen.backend.cuda.emit.source import cuda_source
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Registers
+from fusegen.backend.cuda.schedule.levels import Block, Cluster
 from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.compile.passes import Work
 
@@ -51,13 +54,35 @@ def test_pivots_that_are_made_of_sums(name: str, band: bool) -> None:
     ("shares", "float32", 64, 0, 8, True),
     ("shares", "bfloat16", 99, 0, 16, False),
     ("shares", "float32", 101, 0, 8, False),
+    ("residual", "float16", 130, 1, 4, True),
+    ("residual", "float32", 101, 0, 8, False),
+    ("residual", "bfloat16", 301, 3, 16, False),
+    ("residual", "bfloat16", 700, 1, 32, False),
 ])
 def test_hard_rows(
     name: str, dtype: str, n_cols: int, shift: int, lanes: int, band: bool
 ) -> None:
     case = case_of(name, 45, n_cols, dtype)
     work = case.work(n_rows=100_000, aligned=shift == 0 and n_cols % 8 == 0)
-    one = held(work, lanes, band)
+    agrees(case, held(work, lanes, band), shift, dtype)
+
+
+@pytest.mark.parametrize(("dtype", "n_cols", "shift", "team"), [
+    ("float16", 1100, 1, Block), ("float32", 700, 0, Block), ("bfloat16", 2001, 3, Cluster),
+])
+def test_a_value_of_several_arrays_is_kept(dtype: str, n_cols: int, shift: int, team: type) -> None:
+    """By the threads of blocks and of clusters, too: later sweeps do not look at the arrays."""
+    case = case_of("residual", 12, n_cols, dtype)
+    work = case.work(n_rows=100, aligned=shift == 0 and n_cols % 8 == 0)
+    one = next(c.schedule for c in candidates(work.program, work.problem, work.target)
+               if isinstance(c.schedule.team, team) and c.schedule.home == Registers())
+    assert "sweep2_map(" in (text := cuda_source(work.program, one).text())
+    assert "x_items" not in text[text.index("sweep2_map(") : text.index("__global__")]
+    agrees(case, one, shift, dtype)
+
+
+def agrees(case: Case, one: CudaSchedule, shift: int, dtype: str) -> None:
+    """With NumPy's reading of the text."""
     with np.errstate(all="ignore"):
         wanted = case.reference()
     for found, want in zip(case.emulate(schedule=one, shift=shift), wanted, strict=True):

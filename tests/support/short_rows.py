@@ -27,7 +27,14 @@ def shares(x, w):  # type: ignore[no-untyped-def]
     return e / fg.sum(e), e * w, fg.sum(e * w), fg.argmax(x)
 
 
-TEXTS = {"statistics": statistics, "shares": shares}
+@fg.pipeline
+def residual(x, w):  # type: ignore[no-untyped-def]
+    """A sum of two arrays that is written, folded, and all that later sweeps need of them."""
+    s = x + w * 0.5
+    return s, s / fg.sqrt(fg.mean(s * s) + 1e-6), fg.max(s), (s - fg.mean(s)) * 2
+
+
+TEXTS = {"statistics": statistics, "shares": shares, "residual": residual}
 
 
 def hard(rng: Any, n_rows: int, n_cols: int) -> Any:
@@ -46,6 +53,6 @@ def case_of(name: str, n_rows: int, n_cols: int, dtype: str) -> Case:
     rng = np.random.default_rng(n_cols)
     kind = getattr(ml_dtypes, dtype, dtype)
     inputs = {"x": hard(rng, n_rows, n_cols).astype(kind)}
-    if name == "shares":
+    if name != "statistics":
         inputs["w"] = rng.normal(size=(n_rows, n_cols)).astype(kind)
     return Case(TEXTS[name], inputs, n_rows, n_cols)

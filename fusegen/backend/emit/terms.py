@@ -95,6 +95,21 @@ def over_terms(sweep: Sweep, term: Term) -> Sweep | None:
     return replace(again, loads=(kept, *again.loads))
 
 
+def over_value(sweep: Sweep, let: Let) -> Sweep:
+    """A sweep over the kept value of a let, in place of the let."""
+    values: Mapping[Expr, Expr] = {Var(let.name, "float", varying=True): TERM}
+    folded = tuple(replace(f, lift=replaced(f.lift, values)) for f in sweep.monoid.folded)
+    stores = tuple(replace(s, value=replaced(s.value, values)) for s in sweep.element_stores)
+    lets = tuple(replace(o, expr=replaced(o.expr, values)) for o in sweep.lets if o != let)
+    kept = cast(Source, FromKept())  # of a program that no other backend sees
+    found = replace(sweep, loads=(kept, *sweep.loads), lets=lets, element_stores=stores,
+                    monoid=replace(sweep.monoid, folded=folded))
+    wanted = (*(f.lift for f in folded), *(s.value for s in stores))
+    used, needed = used_in(found, wanted)
+    loads = found.loads if folded else tuple(s for s in found.loads if s.name in used)
+    return replace(found, loads=loads, lets=tuple(needed))
+
+
 def expressions(sweep: Sweep) -> list[Expr]:
     """What a sweep without a state computes of elements."""
     return [*(let.expr for let in sweep.lets), *(s.value for s in sweep.element_stores)]

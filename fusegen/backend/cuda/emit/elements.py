@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, PAIR_TYPES, CudaDialect
+from fusegen.backend.cuda.emit.kept import ITEMS, Keeps
 from fusegen.backend.cuda.emit.own import fold_lines as own_lines
 from fusegen.backend.cuda.emit.sources import SourceView
 from fusegen.backend.cuda.emit.state import StateView
@@ -39,21 +40,33 @@ class ElementPrinter:
 
     def __init__(
         self, kernel: Kernel, sweep: Sweep, sources: Mapping[str, SourceView],
-        dialect: CudaDialect, state: StateView | None, paired: bool, keeps: str = "",
+        dialect: CudaDialect, state: StateView | None, paired: bool, keeps: Keeps | None = None,
     ) -> None:
         self.kernel, self.sweep, self.dialect, self.state = kernel, sweep, dialect, state
         self.sources = sources
-        self.keeps = keeps  # the relative whose exponentials stay in registers
+        self.keeps = keeps or Keeps()  # what stays in registers
         self._sought = sought(sweep)
         self.paired = paired  # does a register hold neighbouring elements of a row?
         # What an element is folded into: its chunk's state, or the row's itself.
         self.into = "state" if state and state.pivots_first else "chunk"
 
-    def item_lines(self, exprs: list[Expr]) -> list[Line]:
-        """The sources and lets that an item needs, as declarations inside the item loop."""
+    def item_lines(self, exprs: list[Expr], *, made: bool = False) -> list[Line]:
+        """The sources and lets that an item needs, as declarations inside the item loop; `made`:
+        a value that is kept is made here."""
         names, lets = needed(self.sweep, exprs)
-        lines = [self.sources[n].item for n in names]
+        making = made and bool(self.keeps.value) and TERM.name in names
+        lines = [self.sources[n].item for n in names if not (making and n == TERM.name)]
+        if making:
+            lines = self._made(names) + lines
         return lines + [self.dialect.let(let.name, let.expr, let.note) for let in lets]
+
+    def _made(self, names: Sequence[str]) -> list[Line]:
+        """A value that later sweeps need again, of what is loaded."""
+        *lets, last = self.keeps.value
+        lines = [self.sources[n].item for n in self.keeps.loads if n not in names]
+        lines += [self.dialect.let(let.name, let.expr, let.note) for let in lets]
+        return [*lines, self.dialect.let(TERM.name, last.expr, last.note),
+                Line(f"{ITEMS}.set(i, {TERM.name});", frozenset([TERM.name, ITEMS]))]
 
     def pairs(self, lift: Expr) -> str:
         """Items of 16 bits, if these values are just what was loaded; or "". Two of them are
@@ -95,7 +108,7 @@ class ElementPrinter:
         exprs = [c.lift for c in read] + [lift for o in monoid.own for lift in o.lifts]
         if not exprs:
             return []
-        lines = self.item_lines(exprs)
+        lines = self.item_lines(exprs, made=True)
         for f in folded:
             place, value = f"{self.into}.{f.name}", self.dialect.text(f.lift)
             taken = taken_in(f, place, value, self.dialect.use)
@@ -172,11 +185,10 @@ class ElementPrinter:
             self.dialect.nearly = False
             lines.append(self.dialect.line(text, u, declares=r.name))
         summed = [(m.name, m.lift) for m in moving]
-        if self.keeps in {r.name for r in relatives}:
-            term = term_of(self.keeps)  # with all digits that results need
+        if self.keeps.relative in {r.name for r in relatives}:
+            term = term_of(self.keeps.relative)  # with all digits that results need
             lines += [self.dialect.let(TERM.name, term),
-                      Line(f"{TERM.name}_items.set(i, {TERM.name});",
-                           frozenset([TERM.name, f"{TERM.name}_items"]))]
+                      Line(f"{ITEMS}.set(i, {TERM.name});", frozenset([TERM.name, ITEMS]))]
             summed = [(name, replaced(lift, {term: TERM})) for name, lift in summed]
         self.dialect.below_zero = frozenset(r.name for r in relatives if self.below_zero(r))
         lines += [self.dialect.line(f"state.{name} += {self.dialect.text(lift)};", lift)

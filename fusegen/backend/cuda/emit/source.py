@@ -15,7 +15,7 @@ from fusegen.backend.cuda.emit.headers import (
     row_headers,
     toolkit_headers,
 )
-from fusegen.backend.cuda.emit.kept import with_kept_terms
+from fusegen.backend.cuda.emit.kept import Keeps, with_kept_terms
 from fusegen.backend.cuda.emit.kernels import kernel_view
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.sweep import SweepPrinter
@@ -77,13 +77,13 @@ def cuda_source(program: Program, schedule: CudaSchedule, *, within: bool = Fals
 
 
 def _sweep_views(
-    program: Program, schedule: CudaSchedule, dialect: CudaDialect, keeps: Mapping[int, str]
+    program: Program, schedule: CudaSchedule, dialect: CudaDialect, keeps: Mapping[int, Keeps]
 ) -> dict[int, SweepView]:
     """Every sweep, by its number."""
     names = state_names(program)
     views = {
         sweep.number: SweepPrinter(kernel, sweep, schedule, dialect, names[sweep.number],
-                                   keeps.get(sweep.number, "")).view()
+                                   keeps.get(sweep.number)).view()
         for kernel in program.kernels for sweep in kernel.sweeps
     }
     for kernel in program.kernels:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.elements import ElementPrinter, needed, sought
 from fusegen.backend.cuda.emit.entries import own_entries
-from fusegen.backend.cuda.emit.kept import ITEMS
+from fusegen.backend.cuda.emit.kept import ITEMS, Keeps
 from fusegen.backend.cuda.emit.places import body_of, place_in_row
 from fusegen.backend.cuda.emit.rows import early_steps, list_stores, owners_of, step_lines
 from fusegen.backend.cuda.emit.short_lists import short_list
@@ -41,7 +41,7 @@ class SweepPrinter:
 
     def __init__(
         self, kernel: Kernel, sweep: Sweep, schedule: CudaSchedule, dialect: CudaDialect,
-        state: str, keeps: str = "",
+        state: str, keeps: Keeps | None = None,
     ) -> None:
         self.kernel, self.sweep, self.schedule, self.dialect = kernel, sweep, schedule, dialect
         several = sum(s.monoid.has_scalars for s in kernel.sweeps) > 1
@@ -56,7 +56,7 @@ class SweepPrinter:
         reader = Reader(kernel, sweep, schedule, dialect)
         self._owners = owners_of(kernel, schedule, dialect)
         self.sources = {s.name: printed(s, reader) for s in sweep.loads}
-        self.keeps = keeps  # the relative whose exponentials a later sweep needs again
+        self.keeps = keeps  # what a later sweep needs again
         self.elements = ElementPrinter(kernel, sweep, self.sources, dialect, self.state, paired,
                                        keeps)
 
@@ -122,9 +122,10 @@ class SweepPrinter:
         fold += [p for p, _ in peaks]
         fold_args += [a for _, a in peaks]
         later = [] if view.pivots_first else [*sought, *lifted]
+        made = self.keeps is not None and self.keeps.value
         used, args, edges = self._used(
             [*view.fold_lines, *view.fold_pairs, *later], view.fold_columns,
-            view.state.held if view.state else (), view.repacked,
+            view.state.held if view.state else (), {*view.repacked, *([TERM.name] if made else [])},
         )
         maps = [f"Items<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
         map_args = [items for _, _, items, _ in view.stores]
@@ -156,14 +157,14 @@ class SweepPrinter:
 
     def _used(
         self, lines: Iterable[Line], columns: bool, held: Iterable[str] = (),
-        repacked: Collection[str] = (),
+        changed: Collection[str] = (),
     ) -> tuple[list[str], list[str], list[str]]:
         """Parameters, arguments for a chunk, and arguments for an element at the edge."""
         names = uses_of(lines) | {*held}
         params, args, edges = [], [], []
         for load in (s.load for s in self.sources.values() if s.load):
             if f"{load.name}_items" in names:
-                constant = "" if load.name in repacked else "const "
+                constant = "" if load.name in changed else "const "
                 params.append(f"{constant}Items<{load.type}, kCount>& {load.name}_items")
                 args.append(f"{load.name}_items")
                 edges.append(f"{load.name}_edge")
