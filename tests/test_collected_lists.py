@@ -171,3 +171,29 @@ def test_candidates_of_a_row_in_any_order_find_room(k: int, threads: int, vector
     found = (rows >= bar[:, None, None, None, None]).sum((1, 2, 3, 4))
     assert found.min() >= k
     assert found.mean() + 5 * found.std() <= room_of(k, one)
+
+
+@pytest.mark.parametrize(("k", "threads", "vectors", "blocks"), [
+    (2048, 512, 8, 8), (2048, 256, 8, 16), (955, 512, 5, 4), (64, 512, 8, 8), (300, 256, 5, 4),
+    (717, 512, 4, 8), (13, 256, 8, 8), (1024, 512, 8, 2), (5, 512, 6, 16),
+])
+def test_candidates_of_a_cluster_find_room(k: int, threads: int, vectors: int, blocks: int) -> None:
+    """Likewise, of a bar that warps reach who have K elements between them."""
+    one = fg.library.topk.compile(fg.Spec((9, 4096), "float32"), k=3, target="sm_90").schedule
+    assert isinstance(one, CudaSchedule)
+    one = one.having(team=Cluster(blocks), threads=threads, vectors=vectors)
+    warps, parts = blocks * threads // 32, parts_of(k, one, pairs=False)
+    share = int(4 / 3 * k / warps) + 1
+    most = share + share // 16 + (2 if share > 4 else 0)
+    rng = np.random.default_rng(k)
+    counts = []
+    for _ in range(200):
+        rows = rng.random((warps, 32, vectors * parts, one.width // parts), dtype=np.float32)
+        peaks = rows.max(-1).reshape(warps, -1)
+        if share <= 12:
+            peaks, most = rows.max((-1, -2)), share  # of lanes
+        words = np.sort(np.sort(peaks, axis=-1)[:, -most])[::-1]
+        counts.append(int((rows >= words[-(-k // share) - 1]).sum()))
+    found = np.array(counts)
+    assert found.min() >= k
+    assert found.mean() + 5 * found.std() <= room_of(k, one), (found.mean(), found.std())
