@@ -58,6 +58,7 @@ def test_pivots_that_are_made_of_sums(name: str, band: bool) -> None:
     ("residual", "float32", 101, 0, 8, False),
     ("residual", "bfloat16", 301, 3, 16, False),
     ("residual", "bfloat16", 700, 1, 32, False),
+    ("beside", "float32", 101, 0, 8, False),
 ])
 def test_hard_rows(
     name: str, dtype: str, n_cols: int, shift: int, lanes: int, band: bool

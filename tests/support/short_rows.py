@@ -34,7 +34,14 @@ def residual(x, w):  # type: ignore[no-untyped-def]
     return s, s / fg.sqrt(fg.mean(s * s) + 1e-6), fg.max(s), (s - fg.mean(s)) * 2
 
 
-TEXTS = {"statistics": statistics, "shares": shares, "residual": residual}
+@fg.pipeline
+def beside(x, w):  # type: ignore[no-untyped-def]
+    """Likewise, but that what is folded is made of one of the arrays alone."""
+    s = x + w
+    return s, s / fg.sqrt(fg.mean(x * x) + 1e-6)
+
+
+TEXTS = {"statistics": statistics, "shares": shares, "residual": residual, "beside": beside}
 
 
 def hard(rng: Any, n_rows: int, n_cols: int) -> Any:

@@ -83,7 +83,8 @@ def _value(
     light = isinstance(schedule.home, Registers | Band) and schedule.items <= MAX_ITEMS
     if not light or not later or not _only_folds(maker):
         return None
-    for let in reversed(maker.lets):
+    folded = used_in(maker, (f.lift for f in maker.monoid.folded))[0]
+    for let in (let for let in reversed(maker.lets) if let.name in folded):
         names, lets = used_in(maker, [Var(let.name, "float", varying=True)])
         loads = tuple(s.name for s in maker.loads if s.name in names)
         if len(loads) < 2 or let.expr.kind != "float":
