@@ -49,17 +49,22 @@ class Shown:
         return work.plan
 
     @blames
-    def derivation(self: Any, **more: Any) -> Proof:
+    def derivation(self: Any, *, target: str = HERE, dtype: DTypes = "float32",
+                   form: str = "auto", **more: Any) -> Proof:
         """Derived states, pivots, transports, obligations with status and time, refusals."""
-        work: Work = self.work(**more)
+        work: Work = self.work(target=target, dtype=dtype, form=form, **more)
         return work.proof
 
     @blames
-    def explain(self: Any, **more: Any) -> Explanation:
-        """All of it for a person: str(), and HTML in a notebook. Arguments as for `source`."""
+    def explain(self: Any, *, target: str = HERE, dtype: DTypes = "float32",
+                n_rows: int | None = None, n_cols: int | None = None, form: str = "auto",
+                **more: Any) -> Explanation:
+        """All of it for a person: str(), and HTML in a notebook. Arguments as for `source`, and
+        the number of rows."""
         from fusegen.pipeline.explain import Explanation
 
-        work: Work = self.work(**more)
+        asked: Any = {"dtype": dtype, "n_rows": n_rows, "n_cols": n_cols, "form": form}
+        work: Work = self.work(target=target, **asked, **more)
         return Explanation(self.name, self.fn, work, self.traces.settled)
 
     @blames
