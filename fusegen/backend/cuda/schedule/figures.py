@@ -134,7 +134,7 @@ class ShortLists:
     """Lists of short rows, in instructions of a warp."""
 
     rate: float = figure(4.6e9, "instruction/s", "of a multiprocessor")
-    few: float = figure(0.00015, "µs", "few rows: an instruction of a warp")
+    few: float = figure(0.00074, "µs", "few rows: an instruction of every warp of a scheduler")
     row: float = figure(38, "instruction", "once a row")
     row_banded: float = figure(163, "instruction", "the same, by way of shared memory")
     entry_banded: float = figure(1.9, "instruction", "the same, for every entry of its list")

@@ -15,6 +15,8 @@ from fusegen.ir.monoid import KBest
 
 _INDEX_BYTES = 8  # of an entry's column
 _LINE = 128  # bytes of memory that a warp touches at a time
+_ISSUING = 4  # schedulers of a multiprocessor
+_WAITING = 5.0  # turns until an instruction's result is there
 _SHARP = 2  # how little what takes less adds to what takes most
 
 
@@ -35,7 +37,7 @@ def price_of_short_lists(
     if one.in_warp:
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
     if price.adds:
-        part = cost * WARP / one.team_threads * short.few
+        part = cost * WARP / one.team_threads * short.few * _crowd(one, work)
         meeting = sum(_gathered(best.k, one, work, short) for _, best in lists)
         return Price((*price.parts, ("lists", part), ("slices of lists", meeting)), price.adds)
     written = sum(best.k for _, best in lists) * (_INDEX_BYTES + work.vector_bytes // one.width)
@@ -44,6 +46,16 @@ def price_of_short_lists(
     whole = (1.0 + issue**_SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name in ("home", "parallelism")]
     return Price((*kept, ("instructions", whole)), adds=False)
+
+
+def _crowd(one: CudaSchedule, work: Work) -> float:
+    """Warps that take turns to issue an instruction, or, of fewer, turns that one waits for what it
+    needs. Slices' blocks: as if alone, the rest is in what their lists cost."""
+    if one.split:
+        return 1.0
+    blocks = -(-(work.rows or 1) // one.rows_per_block)
+    beside = min(-(-blocks // one.target.multiprocessors), one.per_sm)
+    return max(_WAITING, one.threads * beside / (_ISSUING * WARP))
 
 
 def _of_clusters(
