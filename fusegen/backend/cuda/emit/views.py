@@ -239,8 +239,10 @@ class SweepView:
         again = self.visit == AnyHome.visit and not self.ahead and self.items > 1
         plain = len(self.brings) == len(self.loads) and not any(
             ld.loader == "load_columns" for ld in self.loads)
-        numbered = self.fold_column or any(v.column for v in (*self.searches, *self.lifts))
-        more = self.pivots_first or self.lists or self.stores or (self.state and self.state.ordered)
+        numbered = self.fold_column or any(s.column for s in self.searches) or any(
+            lift.column for lift in self.lifts)
+        ordered = self.state is not None and self.state.ordered
+        more = self.pivots_first or ordered or bool(self.lists or self.stores)
         return bool(self.searches) and again and plain and not numbered and not more
 
     @property
