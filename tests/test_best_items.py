@@ -87,6 +87,28 @@ def test_rows_in_parts(choices: dict[str, Any]) -> None:
     right(case, case.emulate(**choices))
 
 
+def scattered(n_cols: int, dtype: str) -> Case:
+    """The best two or three times, a thread's chunks apart, neighbours, in the first vector and in
+    the last; what comes before is worse, worse still, or the type's least."""
+    x = np.random.default_rng(n_cols).normal(size=(12, n_cols))
+    x[6:9] = -np.inf
+    last = n_cols - 1
+    places = [(0, last), (last,), (last - 1, last), (n_cols // 2, n_cols // 2 + 1), (5000, 9096),
+              (4097, 4096), (7,), (last - 9, last), (0, 4096, 8192), (1, 2, 3), (8, 4104), (9003,)]
+    for row, (at, best) in enumerate(zip(places, [9.0, np.inf, np.nan] * 4, strict=True)):
+        x[row, list(at)] = best
+    return Case(columns, {"x": x.astype(getattr(ml_dtypes, dtype, dtype))}, len(x), n_cols)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("choices", [{}, {"n_rows": 2}])
+def test_the_first_of_equals_far_apart(choices: dict[str, Any], dtype: str) -> None:
+    """Threads know which of their chunks has the best before they know where it is."""
+    case = scattered(40_003, dtype)
+    for shift in (0, 3):
+        right(case, case.emulate(shift=shift, aligned=False, **choices))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rows_side_by_side(dtype: str) -> None:
     case = case_of(300, dtype)

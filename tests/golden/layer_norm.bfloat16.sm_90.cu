@@ -85,7 +85,7 @@ __device__ __forceinline__ void sweep1_fold(
 {
     State chunk = State::identity();
     for_items<kCount, kWidth>(live, [&](int i) {
-        const float x = __bfloat162float(x_items[i]);
+        const float x = x_items.widened(i);
         chunk.mean_x_total += x;
         chunk.count += 1.0f;
     });
@@ -95,7 +95,7 @@ __device__ __forceinline__ void sweep1_fold(
     state = rebase(state, next);
     const float mean_x_anchor = mean_x_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
-        const float x = __bfloat162float(x_items[i]);
+        const float x = x_items.widened(i);
         const float x_minus_mean_x = x - mean_x_anchor;
         state.mean_pow += x_minus_mean_x * x_minus_mean_x;
     });
@@ -109,9 +109,9 @@ __device__ __forceinline__ void sweep2_map(
     float mean_x, float rsqrt_, int live)
 {
     for_items<kCount, kWidth>(live, [&](int i) {
-        const float x = __bfloat162float(x_items[i]);
-        const float weight = __bfloat162float(weight_items[i]);
-        const float bias = __bfloat162float(bias_items[i]);
+        const float x = x_items.widened(i);
+        const float weight = weight_items.widened(i);
+        const float bias = bias_items.widened(i);
         const float y = (x - mean_x) * rsqrt_ * weight;  // texts.py  y = y if weight is None else y * weight
         add_2_items.set(i, __float2bfloat16_rn(y + bias));  // texts.py  return y if bias is None else y + bias
     });

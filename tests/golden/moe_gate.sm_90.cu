@@ -80,7 +80,7 @@ __device__ __forceinline__ void sweep1_fold(
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
     for_items<kCount, kWidth>(live, [&](int i) {
-        const float x = __bfloat162float(x_items[i]);
+        const float x = x_items.widened(i);
         const float x_minus_m = x - m_anchor;
         state.sum_exp += exp_narrow(x_minus_m);
     });

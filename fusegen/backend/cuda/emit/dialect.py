@@ -219,6 +219,12 @@ class CudaDialect:
         held = "double" if dtype.itemsize == 8 else "float"
         return wide if held == self.real else f"static_cast<{self.real}>({wide})"
 
+    def item(self, items: str, dtype: DType, width: int) -> str:
+        """Item i of a chunk likewise, in vectors of so many."""
+        if dtype.name == "bfloat16" and width % 2 == 0 and self.real == "float":
+            return f"{items}.widened(i)"
+        return self.load(f"{items}[i]", dtype)
+
     def store(self, value: str, kind: Kind, dtype: DType) -> str:
         """A computed value as an element to store: rounded to nearest, integers clamped."""
         if dtype.kind == "float":

@@ -55,6 +55,10 @@ def edge_line(param: Param, pointer: str, column: str) -> Line:
 
 def load_line(param: Param, place: str, dialect: CudaDialect, *uses: str) -> Line:
     """The declaration of an array's element at a place, under the array's own name."""
-    value = dialect.load(place, param.dtype)
+    return loaded_line(param, dialect.load(place, param.dtype), dialect, *uses)
+
+
+def loaded_line(param: Param, value: str, dialect: CudaDialect, *uses: str) -> Line:
+    """Likewise, of a value in the type that kernels compute in."""
     text = f"const {dialect.type_of(param.dtype.kind)} {param.name} = {value};"
     return Line(text, frozenset(uses), declares=param.name)

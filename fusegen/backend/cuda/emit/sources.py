@@ -15,6 +15,7 @@ from fusegen.backend.cuda.emit.places import (
     body_of,
     edge_line,
     load_line,
+    loaded_line,
     pointer_of,
 )
 from fusegen.backend.cuda.schedule.anchors import loader_of
@@ -93,8 +94,8 @@ def in_memory(name: str, layout: Layout, reader: Reader) -> SourceView:
     load = _load(param, layout, reader)
     items, pointer = f"{name}_items", load.pointer
     column, uses = place_of(layout, reader.dialect)
-    value = reader.dialect.load(f"{items}[i]", param.dtype)
-    item = load_line(param, f"{items}[i]", reader.dialect, items)
+    value = reader.dialect.item(items, param.dtype, reader.schedule.width)
+    item = loaded_line(param, value, reader.dialect, items)
     alone = load_line(param, f"{pointer}[{column}]", reader.dialect, *uses)
     ring = load_line(param, f"{name}_ring[place]", reader.dialect)
     brings = _brings(load, layout, reader)

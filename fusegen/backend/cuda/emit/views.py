@@ -10,6 +10,7 @@ from fusegen.backend.cuda.emit.short_lists import ShortList
 from fusegen.backend.cuda.emit.sources import LoadView
 from fusegen.backend.cuda.emit.state import StateView
 from fusegen.backend.cuda.schedule.cuda import Lists
+from fusegen.backend.cuda.schedule.homes import AnyHome
 from fusegen.backend.cuda.schedule.topk import ListPlan
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.kernel import COLUMN
@@ -70,9 +71,14 @@ class SearchView:
     pairs: str  # items of 16 bits that are these values, sought two at a time; ""
 
     @property
+    def column(self) -> bool:
+        """Do its lines use the column number?"""
+        return uses_column(self.lines)
+
+    @property
     def value_lines(self) -> tuple[Line, ...]:
         """All that its value needs of item i."""
-        return (COLUMN_OF_ITEM, *self.lines) if uses_column(self.lines) else self.lines
+        return (COLUMN_OF_ITEM, *self.lines) if self.column else self.lines
 
 
 @dataclass(frozen=True)
@@ -225,6 +231,19 @@ class SweepView:
     def later_columns(self) -> bool:
         """Do searches or sums ask for columns?"""
         return bool(self.searches) or any(lift.column for lift in self.lifts)
+
+    @property
+    def seeks_last(self) -> bool:
+        """Is only the chunk that has a thread's best value kept, and read once more to find the
+        column? Chunks with a new best value are many: some lane of a warp has one."""
+        again = self.visit == AnyHome.visit and not self.ahead and self.items > 1
+        plain = len(self.brings) == len(self.loads) and not any(
+            ld.loader == "load_columns" for ld in self.loads)
+        numbered = self.fold_column or any(s.column for s in self.searches) or any(
+            lift.column for lift in self.lifts)
+        ordered = self.state is not None and self.state.ordered
+        more = self.pivots_first or ordered or bool(self.lists or self.stores)
+        return bool(self.searches) and again and plain and not numbered and not more
 
     @property
     def map_column(self) -> bool:
