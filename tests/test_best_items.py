@@ -13,6 +13,7 @@ from support.emulated import EMULATED
 from support.strip_cases import StripCase
 
 import fusegen as fg
+from fusegen.backend.cuda.schedule.levels import Block, Grid
 from fusegen.backend.cuda.schedule.select import candidates
 
 pytestmark = EMULATED
@@ -101,12 +102,15 @@ def scattered(n_cols: int, dtype: str) -> Case:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("choices", [{}, {"n_rows": 2}])
-def test_the_first_of_equals_far_apart(choices: dict[str, Any], dtype: str) -> None:
+@pytest.mark.parametrize("team", [Block, Grid])
+def test_the_first_of_equals_far_apart(team: type, dtype: str) -> None:
     """Threads know which of their chunks has the best before they know where it is."""
     case = scattered(40_003, dtype)
+    work = case.work(n_rows=2, aligned=False)
+    one = next(c.schedule for c in candidates(work.program, work.problem, work.target)
+               if isinstance(c.schedule.team, team) and not c.schedule.home.keeps)
     for shift in (0, 3):
-        right(case, case.emulate(shift=shift, aligned=False, **choices))
+        right(case, case.emulate(shift=shift, schedule=one))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
