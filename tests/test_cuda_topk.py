@@ -18,6 +18,7 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import MEMORY, Ring
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Team
+from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.ir.dtypes import dtype_of
 
 pytestmark = EMULATED
@@ -330,3 +331,22 @@ def test_lists_that_exceed_shared_memory() -> None:
     case = check(np.concatenate([x, x, x]), 2500, arch="sm_80")  # without clusters, which have room
     work = case.work(n_rows=1000, arch="sm_80")
     assert any(n.scratch for n in launches(work.program, work.schedule))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+@pytest.mark.parametrize(("n", "k"), [(160, 100), (130, 100), (330, 130), (700, 40)])
+def test_tails_of_the_least_value(n: int, k: int, dtype: str) -> None:
+    """Warps of the first tile that have nothing else set a bar that all reach: of wide values, the
+    first word of the least one is that of no number."""
+    kind = dtype_of(dtype).numpy
+    least = -np.inf if kind.kind == "f" else np.iinfo(kind).min
+    rng = np.random.default_rng(n)
+    x = (rng.standard_normal((16, n)) * 1e6).astype(kind)
+    for row in range(16):
+        x[row, row * n // 16 + row :] = least
+    work = Case(best, {"x": x}, *x.shape, {"k": k}).work(n_rows=100_000)
+    offered = [c.schedule for c in candidates(work.program, work.problem, work.target)]
+    streamed = {(s.threads, s.vectors): s for s in offered if s.lists == "streamed"}
+    assert streamed
+    for schedule in streamed.values():
+        check(x, k, schedule=schedule)

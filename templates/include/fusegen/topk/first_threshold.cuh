@@ -164,12 +164,12 @@ __device__ __forceinline__ Start<typename List::Key> threshold_of_items(
     } else {
         const auto least_of = [&](unsigned from, unsigned to) {
             const Value bar = value_of_word(from);
-            Value least = value_of_word(to);
+            Value least = value_of_word(to);  // NaN, where the word is -inf's and keys have more of it
 #pragma unroll
             for (int i = 0; i < kItems; ++i) {
                 if (i / kWidth >= live) break;
                 const Value value = value_of(i);
-                if (!(value < bar) && value < least) least = value;
+                if (value == value && !(value < bar) && !(least <= value)) least = value;
             }
             return least_of_warp(top_word(keys.least_key(least, 0)));
         };
