@@ -22,7 +22,6 @@ import argparse
 import os
 import statistics
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,14 +51,14 @@ class Bench:
 
     def measure(self, cell: Cell) -> dict[str, Any]:
         """A record of the cell."""
-        from scans.texts import OURS, TOLERANCE, error_of, inputs_of, named
+        from scans.texts import OURS, TOLERANCE, error_of, inputs_of, named, peer_of
 
         from fusegen.backend.cuda.schedule.instructions import issue_seconds
 
         inputs, constants = inputs_of(cell, "cuda"), named(cell)
         ours = partial(OURS[cell.work], *inputs, **constants)
         error = error_of(cell, inputs, ours())
-        found = {name: _peer(name, cell, inputs) for name in self._peers}
+        found = {name: peer_of(name, cell, inputs) for name in self._peers}
         peers = {name: call for name, call in found.items() if call is not None}
         us, floor = self._timer.turns({"": ours, **peers}), self._floor.us(*cell.moved)
         made: Any = OURS[cell.work].prepare(inputs, constants).executable
@@ -79,38 +78,17 @@ class Bench:
         return record
 
 
-def _peer(name: str, cell: Cell, inputs: Any) -> Callable[[], Any] | None:
-    """None where the peer cannot."""
-    from scans.texts import EAGER, named
-
-    text: Callable[..., Any] = partial(EAGER[cell.work], **named(cell))
-    call = partial(by_compiler(text) if name == "compile" else text, *inputs)
-    try:
-        call()
-    except Exception:
-        return None
-    return call
-
-
-def by_compiler(text: Callable[..., Any]) -> Callable[..., Any]:
-    """A text as torch.compile has it, for this shape alone."""
-    import torch
-
-    torch._dynamo.reset()
-    return torch.compile(text, dynamic=False)
-
-
 def compile_one(cell: Cell, device: str, peers: tuple[str, ...]) -> None:
     """Bring the cell's kernels, and torch.compile's of a peer on GPUs, into caches on disk."""
     import torch
-    from scans.texts import EAGER, OURS, memory_of, named
+    from scans.texts import OURS, memory_of, named, peer_of
 
     inputs, constants = memory_of(cell, device), named(cell)
     assert OURS[cell.work].prepare(inputs, constants).executable is not None
     if "compile" in peers and device == "cuda":
         torch._inductor.config.compile_threads = 1  # this process is one of many
         with torch.no_grad():
-            by_compiler(partial(EAGER[cell.work], **constants))(*inputs)
+            peer_of("compile", cell, inputs)
 
 
 # ---- what is printed ----

@@ -18,7 +18,7 @@ import fusegen as fg
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.target import host_cpu
 from scans.draws import ITEMSIZE, WORKS, Cell
-from scans.texts import EAGER, OURS, TOLERANCE, error_of, inputs_of, named
+from scans.texts import OURS, TOLERANCE, error_of, inputs_of, named, peer_of
 
 FLUSH_BYTES = 64 << 20  # twice what a core's share of the last cache tends to be
 ROUNDS, LEAST_ROUNDS, SECONDS = 15, 3, 2.0
@@ -59,7 +59,7 @@ class HostBench:
         calls: dict[str, Call] = {"out": partial(ours, out=first), "call": ours}
         calls |= self._moves(cell, inputs, first)
         calls |= {name: call for name in self._peers
-                  if (call := _peer(name, cell, inputs, constants)) is not None}
+                  if (call := peer_of(name, cell, inputs)) is not None}
         us = self._fastest(calls)
         # What else is written, numbers of a row and lists, goes as fast as the rest.
         work = WORKS[cell.work]
@@ -96,20 +96,6 @@ class HostBench:
             if turn + 1 >= LEAST_ROUNDS and time.perf_counter() > end:
                 break
         return {name: found * 1e6 for name, found in best.items()}
-
-
-def _peer(name: str, cell: Cell, inputs: Any, constants: dict[str, Any]) -> Call | None:
-    """None where the peer cannot."""
-    text = EAGER[cell.work]
-    if name == "compile":
-        torch._dynamo.reset()
-        text = torch.compile(text, dynamic=False)
-    call = partial(text, *inputs, **constants)
-    try:
-        call()
-    except Exception:
-        return None
-    return call
 
 
 def _mover() -> Callable[..., None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -62,6 +63,23 @@ EAGER: dict[str, Callable[..., Any]] = {
 def named(cell: Cell) -> dict[str, Any]:
     """Constants of the call."""
     return {"k": cell.k} if cell.k else {}
+
+
+def peer_of(
+    name: str, cell: Cell, inputs: tuple[torch.Tensor, ...]
+) -> Callable[[], Any] | None:
+    """A call of torch's, or of what torch.compile makes of it for this shape alone, that has run
+    once. None where the peer cannot."""
+    text = EAGER[cell.work]
+    if name == "compile":
+        torch._dynamo.reset()
+        text = torch.compile(text, dynamic=False)
+    call = partial(text, *inputs, **named(cell))
+    try:
+        call()
+    except Exception:
+        return None
+    return call
 
 
 # ---- inputs ----

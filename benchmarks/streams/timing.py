@@ -77,7 +77,6 @@ class Timer:
     def _one(self, call: Callable[[], Any], cycles: int) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in "se")
         if self._flushes:
-            torch.cuda.synchronize()
             assert self._let_go() == 0
             self._flush.zero_()
         torch.cuda._sleep(cycles)

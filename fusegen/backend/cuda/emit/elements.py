@@ -65,7 +65,10 @@ class ElementPrinter:
         *lets, last = self.keeps.value
         lines = [self.sources[n].item for n in self.keeps.loads if n not in names]
         lines += [self.dialect.let(let.name, let.expr, let.note) for let in lets]
-        return [*lines, self.dialect.let(TERM.name, last.expr, last.note),
+        return lines + self._kept(last.expr, last.note)
+
+    def _kept(self, value: Expr, note: str = "") -> list[Line]:
+        return [self.dialect.let(TERM.name, value, note),
                 Line(f"{ITEMS}.set(i, {TERM.name});", frozenset([TERM.name, ITEMS]))]
 
     def pairs(self, lift: Expr) -> str:
@@ -187,8 +190,7 @@ class ElementPrinter:
         summed = [(m.name, m.lift) for m in moving]
         if self.keeps.relative in {r.name for r in relatives}:
             term = term_of(self.keeps.relative)  # with all digits that results need
-            lines += [self.dialect.let(TERM.name, term),
-                      Line(f"{ITEMS}.set(i, {TERM.name});", frozenset([TERM.name, ITEMS]))]
+            lines += self._kept(term)
             summed = [(name, replaced(lift, {term: TERM})) for name, lift in summed]
         self.dialect.below_zero = frozenset(r.name for r in relatives if self.below_zero(r))
         lines += [self.dialect.line(f"state.{name} += {self.dialect.text(lift)};", lift)

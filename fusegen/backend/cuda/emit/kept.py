@@ -81,7 +81,9 @@ def _value(
     """A value of several arrays, of which later sweeps need nothing else; and sweeps over it."""
     maker, *later = kernel.sweeps
     light = isinstance(schedule.home, Registers | Band) and schedule.items <= MAX_ITEMS
-    if not light or not later or not _only_folds(maker):
+    plain = all(isinstance(s, FromMemory) for sweep in kernel.sweeps for s in sweep.loads)
+    alike = all(s.monoid.is_empty and same_items(maker, s) for s in later)
+    if not (light and later and plain and alike and _only_folds(maker)):
         return None
     folded = used_in(maker, (f.lift for f in maker.monoid.folded))[0]
     for let in (let for let in reversed(maker.lets) if let.name in folded):
@@ -91,9 +93,7 @@ def _value(
             continue
         sweeps = tuple(over_value(s, let) for s in kernel.sweeps)
         rest = (used_in(s, expressions(s))[0] for s in sweeps[1:])
-        plain = all(isinstance(s, FromMemory) for sweep in kernel.sweeps for s in sweep.loads)
-        alike = all(s.monoid.is_empty and same_items(maker, s) for s in later)
-        if plain and alike and not any(used & {*loads} for used in rest):
+        if not any(used & {*loads} for used in rest):
             return Keeps(value=tuple(lets), loads=loads), sweeps
     return None
 

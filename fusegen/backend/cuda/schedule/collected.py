@@ -35,7 +35,7 @@ _DENSE = 12  # items for an entry of a list, up to which keys are made of all
 def parts_of(k: int, one: CudaSchedule, *, pairs: bool) -> int:
     """Parts of a vector whose peaks are looked at: twice K of them in all, if there are as many."""
     parts = 2 if pairs and one.width > 1 else 1
-    threads = one.team_threads * (one.blocks if one.clustered else 1)
+    threads = one.team_threads * _blocks(one)
     while parts < one.width and threads * one.vectors * parts < 2 * k + 2 * k // 5:
         parts *= 2
     return parts
@@ -43,7 +43,12 @@ def parts_of(k: int, one: CudaSchedule, *, pairs: bool) -> int:
 
 def makes_keys(k: int, one: CudaSchedule) -> bool:
     """Do so many items become candidates that keys are made of all?"""
-    return _DENSE * k >= one.team_items * (one.blocks if one.clustered else 1)
+    return _DENSE * k >= one.team_items * _blocks(one)
+
+
+def _blocks(one: CudaSchedule) -> int:
+    """That look for one bar."""
+    return one.blocks if one.clustered else 1
 
 
 def room_of(k: int, one: CudaSchedule) -> int:

@@ -179,12 +179,17 @@ def _registers(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     """Long chunks leave room for fewer threads."""
     held = one.items * (1 + work.extra if work.stores else 1)
     limit = 64 if not work.stores else 32
-    wide = 0.0
-    if one.vectors > 4 and one.in_warp:
-        wide = many.long_lanes if one.lanes == WARP else 0.0
-    elif one.vectors > 4 and one.blocks == 1 and one.home.keeps and one.home.of_threads:
-        wide = many.long_chunk if work.stores else 0.0
-    return 1.0 + many.held * max(0.0, held / limit - 1.0) + wide
+    return 1.0 + many.held * max(0.0, held / limit - 1.0) + _long(one, work, many)
+
+
+def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """More than four vectors of a thread."""
+    if one.vectors <= 4:
+        return 0.0
+    if one.in_warp:
+        return many.long_lanes if one.lanes == WARP else 0.0
+    held = one.blocks == 1 and one.home.keeps and one.home.of_threads
+    return many.long_chunk if held and work.stores else 0.0
 
 
 def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> float:

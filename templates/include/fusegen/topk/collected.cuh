@@ -203,6 +203,56 @@ struct WholeRow {
     __device__ __forceinline__ Column of(Column j) const { return j; }
 };
 
+// Brings those of a warp's items that reach the bar, and the `lone` one, to where there is room for them; says how many
+// they are. They are there after a barrier.
+template <typename CollectedType, typename Column, typename Items>
+__device__ __forceinline__ unsigned bring(
+    CollectedType& collected, const Items& items, bool alone, const typename CollectedType::Key& lone, Column edge,
+    int rank)
+{
+    typedef typename CollectedType::Key Key;
+    const unsigned mine = items.count() + alone;
+    unsigned place = sum_of_lower(mine, rank % 32), first = 0;
+    const unsigned all = __shfl_sync(0xffffffffu, place + mine, 31);
+    if constexpr (!CollectedType::Team::kOneWarp) {
+        if (rank % 32 == 0 && all > 0) first = atomicAdd(&collected.count, all);
+        first = __shfl_sync(0xffffffffu, first, 0);
+    }
+    if (first + all <= CollectedType::kRoom) {
+        place += first;
+        if (alone) collected.best[place++] = Items::kKeys ? lone : static_cast<Key>(edge);
+        items.put(collected.best, place);
+    }
+    return all;
+}
+
+// The kK best of `count` that were brought, in order, to `collected.best`: all of them between two words. Where there
+// was no room for them, the row is searched. kKeys: they are keys, not columns.
+template <bool kKeys, typename CollectedType, typename Columns, typename KeyAt>
+__device__ __forceinline__ void order_brought(
+    CollectedType& collected, const Columns& columns, int count, unsigned low, unsigned high, int rank,
+    const KeyAt& key_at)
+{
+    typedef typename CollectedType::Team Team;
+    typedef decltype(columns.count()) Column;
+    constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom;
+    if (count > kRoom) {
+        search_best<kK, kRoom, CollectedType::kFullBin>(
+            collected.best, collected.beside, collected.count, collected.tally, static_cast<int>(columns.count()),
+            rank, [&](int j) { return key_at(columns.of(static_cast<Column>(j))); });
+        return;
+    }
+    if constexpr (!kKeys) {
+        for (int j = rank; j < count; j += Team::kThreads)
+            collected.best[j] = key_at(static_cast<Column>(collected.best[j]));
+        Team::sync();
+    }
+    if constexpr (CollectedType::kSlices)
+        put_in_order(collected, count, low, high, rank);
+    else
+        order_collected(collected, count, low, high, rank);
+}
+
 // A row, or its slice, in a team's registers: its kK best, in order, to `collected.best`; fewer if there are no more.
 // `peaks` are the greatest items of parts of vectors; `items` are all: how many reach a bar, and what puts those behind
 // one another. `vectors` are the row's, or the slice's; `edge` is the column of one more element, or -1; `key_at`
@@ -214,7 +264,6 @@ __device__ __forceinline__ void collect_best(
 {
     typedef typename CollectedType::Team Team;
     typedef typename CollectedType::Key Key;
-    constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom;
     auto& tally = collected.tally;
     if (rank == 0) collected.count = 0;
     clear_bins(tally, rank);
@@ -236,38 +285,10 @@ __device__ __forceinline__ void collect_best(
     const unsigned low = Peaks::least_word(word);
     const bool alone = edge >= 0 && top_word(lone) >= low;
     items.reach(word);
-    const unsigned mine = items.count() + alone;
-
-    // Those that reach the bar meet in shared memory, where there is room for them.
-    unsigned place = sum_of_lower(mine, rank % 32), first = 0;
-    const unsigned all = __shfl_sync(0xffffffffu, place + mine, 31);
-    int count = static_cast<int>(all);
-    if constexpr (!Team::kOneWarp) {
-        if (rank % 32 == 0) first = atomicAdd(&collected.count, all);
-        first = __shfl_sync(0xffffffffu, first, 0);
-    }
-    if (first + all <= kRoom) {
-        place += first;
-        if (alone) collected.best[place++] = Items::kKeys ? lone : static_cast<Key>(edge);
-        items.put(collected.best, place);
-    }
+    int count = static_cast<int>(bring(collected, items, alone, lone, edge, rank));
     Team::sync();
     if constexpr (!Team::kOneWarp) count = static_cast<int>(collected.count);
-    if (count > kRoom) {
-        search_best<kK, kRoom, CollectedType::kFullBin>(
-            collected.best, collected.beside, collected.count, tally, static_cast<int>(columns.count()), rank,
-            [&](int j) { return key_at(columns.of(static_cast<Column>(j))); });
-        return;
-    }
-    if constexpr (!Items::kKeys) {
-        for (int j = rank; j < count; j += Team::kThreads)
-            collected.best[j] = key_at(static_cast<Column>(collected.best[j]));
-        Team::sync();
-    }
-    if constexpr (CollectedType::kSlices)
-        put_in_order(collected, count, low, high, rank);
-    else
-        order_collected(collected, count, low, high, rank);
+    order_brought<Items::kKeys>(collected, columns, count, low, high, rank, key_at);
 }
 
 }  // namespace fusegen

@@ -17,7 +17,8 @@ struct CollectedCluster : Collected<TeamType, KeysType, kBest, kRoomFor, kBinBit
     static constexpr int kBlocks = kBlockCount, kWarps = kBlocks * TeamType::kThreads / 32;  // of the row
     // The least of many words would be far below the kBest: three of four warps are enough.
     static constexpr int kSought = kBest + (kBest + 2) / 3, kShare = kSought / kWarps;
-    static constexpr int kMostShare = 12, kFewLanes = kShare <= kMostShare ? kMostShare : 0;
+    static constexpr int kMostShare = Collected<TeamType, KeysType, kBest, kRoomFor, kBinBits>::kMostShare;
+    static constexpr int kFewLanes = kShare <= kMostShare ? kMostShare : 0;
 
     unsigned bar;
     Told told[kWarps];
@@ -67,17 +68,7 @@ __device__ __forceinline__ unsigned reach_in_cluster(
     const unsigned bar = bar_of_cluster(collected, rank), low = Peaks::least_word(bar);
     const bool alone = edge >= 0 && top_word(lone) >= low;
     items.reach(bar);
-    const unsigned found = items.count() + alone;
-    unsigned place = sum_of_lower(found, lane), first = 0;
-    const unsigned all = __shfl_sync(0xffffffffu, place + found, 31);
-    auto* meeting = in_block(&collected, 0);
-    if (lane == 0 && all > 0) first = atomicAdd(&meeting->count, all);
-    first = __shfl_sync(0xffffffffu, first, 0);
-    if (first + all <= CollectedType::kRoom) {
-        place += first;
-        if (alone) meeting->best[place++] = Items::kKeys ? lone : static_cast<Key>(edge);
-        items.put(meeting->best, place);
-    }
+    bring(*in_block(&collected, 0), items, alone, lone, edge, rank);
     return low;
 }
 
@@ -86,24 +77,11 @@ template <bool kKeys, typename CollectedType, typename Column, typename KeyAt>
 __device__ __forceinline__ void order_in_cluster(
     CollectedType& collected, Column n_cols, unsigned low, int rank, const KeyAt& key_at)
 {
-    typedef typename CollectedType::Team Team;
-    constexpr int kRoom = CollectedType::kRoom;
-    const int count = static_cast<int>(collected.count);
-    if (count > kRoom) {
-        search_best<CollectedType::kK, kRoom, CollectedType::kFullBin>(
-            collected.best, collected.beside, collected.count, collected.tally, static_cast<int>(n_cols), rank,
-            [&](int j) { return key_at(static_cast<Column>(j)); });
-        return;
-    }
     unsigned high = 0;
     for (int warp = rank % 32; warp < CollectedType::kWarps; warp += 32) high = max(high, collected.told[warp].high);
     high = greatest_of_warp(high);
-    if constexpr (!kKeys) {
-        for (int j = rank; j < count; j += Team::kThreads)
-            collected.best[j] = key_at(static_cast<Column>(collected.best[j]));
-        Team::sync();
-    }
-    order_collected(collected, count, low, high, rank);
+    const int count = static_cast<int>(collected.count);
+    order_brought<kKeys>(collected, WholeRow<Column>{n_cols}, count, low, high, rank, key_at);
 }
 
 }  // namespace fusegen
