@@ -146,7 +146,7 @@ def test_nvcc_compiles_a_file_with_its_launcher(
 
 def test_the_banner_says_how_a_source_is_launched() -> None:
     text = fg.library.softmax.source(n_cols=2000)
-    assert "// Launch     softmax_kernel<<<n_rows, threads>>>; threads % 32 = 0, ≤ 1024" in text
+    assert "// Launch     softmax_kernel<<<n_rows, threads>>>; threads % 32 = 0, ≤ 576" in text
     assert "// Assumes    4 divides n_cols" in text
     assert "//            n_cols ≤ threads · 32" in text
     assert "// Bytes      reads each element once, writes once" in text, "the row stays on chip"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from fusegen.backend.choices import PlainSchedule
+from fusegen.backend.cuda.schedule.bounds import BOUNDS, RegisterLimit
 from fusegen.backend.cuda.schedule.homes import MEMORY, Home, Tiers
 from fusegen.backend.cuda.schedule.levels import (
     Block,
@@ -58,7 +59,7 @@ class CudaSchedule(PlainSchedule):
     past_l1: bool = False  # do loads of rows leave L1 alone?
     wide_columns: bool = False  # n_cols does not fit 32 bits
     fixed: bool = False  # is the number of threads part of the source?
-    registers: Literal[64, 80, 128, 255] = 64  # that a thread may use
+    registers: RegisterLimit = 64
     per_sm: int = 1  # blocks that a multiprocessor shall have room for
     lists: Lists = "streamed"
     sampled: bool = False  # are rows of so many chunks that a sample may begin a long list?
@@ -240,14 +241,15 @@ class CudaSchedule(PlainSchedule):
         """Threads that a block of the same source may have."""
         if self.fixed or self.rows_apart:
             return self.threads
-        return {64: 1024, 80: 256, 128: 512, 255: 256}[self.registers]
+        return BOUNDS[self.registers].threads
 
     @property
     def least_blocks(self) -> int:
         """Blocks of that size that a multiprocessor shall have registers for."""
         if self.fixed:
             return self.per_sm
-        return 3 if self.registers == 80 and self.most_threads == 256 else 1
+        bound = BOUNDS[self.registers]
+        return bound.blocks if self.most_threads == bound.threads else 1
 
     @property
     def grouping(self) -> Grouping:

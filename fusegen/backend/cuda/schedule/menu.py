@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from fusegen.backend.cuda.schedule.access import access, words
 from fusegen.backend.cuda.schedule.anchors import loader_of
@@ -24,6 +23,7 @@ from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Th
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
 from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.price import Price, Work, price_of
+from fusegen.backend.cuda.schedule.registers import Needs
 from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
 from fusegen.backend.cuda.schedule.short_prices import price_of_short_lists
 from fusegen.backend.cuda.schedule.short_row_prices import (
@@ -41,11 +41,6 @@ from fusegen.ir.kernel_walk import expressions_in
 from fusegen.ir.shared import lazy
 
 _MOST_SLICES = 256  # blocks that share a row
-_REGISTERS: tuple[tuple[int, Literal[64, 80, 128, 255]], ...] = (
-    (84, 64), (92, 80), (150, 128), (10**6, 255),
-)
-"""Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
-_MOST_LIGHT = 1 << 14  # columns of 512 threads, 8 vectors of 4 each
 _HEAVY_STATE = 16  # registers of a state beyond a pair: six numbers
 _FUNCTIONS = frozenset({"sin", "cos", "pow"})
 _MOST_AROUND_CALLS = 16
@@ -171,29 +166,18 @@ class Menu:
         return self._fit(self.all())
 
     def _fit(self, found: Iterable[CudaSchedule]) -> Iterator[CudaSchedule]:
-        fit = (o for o in map(self._with_registers, found) if o.threads <= o.most_threads)
+        fit = (o for o in map(self.registers.limit, found) if o.threads <= o.most_threads)
         if not self.calls:
             return fit
         every = [*fit]
         return iter([o for o in every if o.items <= _MOST_AROUND_CALLS] or every)
 
-    def _with_registers(self, one: CudaSchedule) -> CudaSchedule:
-        """As many registers as a thread needs: fewer make room for more threads."""
-        if one.home.steady:
-            return replace(one, registers=128 if one.per_sm == 1 else 64)
-        need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
-        need += 16 * max(0, len(self.lists) - 1) + 32 * any(c.kind == "int" for c in self.lists)
-        collected = one.lists == "collected" and not one.in_warp
-        if self.width == MAX_WIDTH and not collected:
-            need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
-        one = replace(one, registers=next(n for most, n in _REGISTERS if need <= most))
-        if one.fixed and self.lists:
-            return replace(one, per_sm=min(one.per_sm, self._room(one)))
-        return one
-
-    def _room(self, one: CudaSchedule) -> int:
-        """Blocks of a multiprocessor that its registers suffice for."""
-        return max(1, self.target.registers_per_sm // (one.registers * one.threads))
+    @lazy
+    def registers(self) -> Needs:
+        """What threads have to hold."""
+        kinds = tuple(c.kind for c in self.lists)
+        return Needs(state=self.state, words=self.words, lists=kinds, stores=self.work.stores,
+                     kept_bytes=self.kept_bytes, wide=self.wide, calls=self.calls)
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         return lane_schedules(self.base, self.held, self.n_vectors, self.n_cols, self._folds)
@@ -201,16 +185,21 @@ class Menu:
     # ---- a block ----
 
     def _blocks(self) -> Iterator[CudaSchedule]:
-        chunks: tuple[int, ...] = (4, 8)
-        if self.work.stores:  # long chunks where these are few words, and two blocks find room
-            light = self.width < MAX_WIDTH and self.kept_bytes == VECTOR_BYTES
-            chunks = (2, 4, 8) if light and self.n_cols <= _MOST_LIGHT else (2, 4)
-        yield from self._in_registers(self.held, self.n_vectors, chunks)
+        yield from self._in_registers(self.held, self.n_vectors, self._held_vectors())
         heavy = self.width == MAX_WIDTH and self.state > 0  # registers for states, or for elements
         for threads in (128, 256, 512):
             for vectors in (4,) if self.work.stores else (8, 4) if heavy else (8,):
                 if threads * vectors < min(2 * self.n_vectors, 4096 if heavy else 10**9):
                     yield self.base.having(threads=threads, vectors=vectors)
+
+    def _held_vectors(self) -> tuple[int, ...]:
+        """How many of a row a thread may hold."""
+        if not self.work.stores:
+            return 4, 8
+        if self.kept_bytes == VECTOR_BYTES:
+            return 2, 3, 4, 6, 8
+        unpacked = self.width == MAX_WIDTH and self.load == "shifted"  # takes more words
+        return (2, 3, 4) if unpacked else (2, 3, 4, 6)
 
     def _in_registers(
         self, base: CudaSchedule, vectors: int, chunks: tuple[int, ...]
@@ -244,7 +233,8 @@ class Menu:
             if self.work.sweeps > 1 and self.kept_bytes:
                 yield from self._shared(blocks)
             base = self.held.having(team=Cluster(blocks))
-            yield from self._in_registers(base, -(-self.n_vectors // blocks), (4, 8))
+            share = -(-self.n_vectors // blocks)
+            yield from self._in_registers(base, share, self._held_vectors())
             if self.meetings > 1 and blocks == sizes[-1]:  # states that no grid can wait for
                 yield self.base.having(team=Cluster(blocks), threads=512)
 

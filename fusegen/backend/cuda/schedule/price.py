@@ -141,9 +141,7 @@ def _edges(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
         return 1.0 + many.shifted_slice
     if not one.home.of_threads or not one.home.keeps or not work.stores:
         return 1.0
-    narrow = one.width == MAX_WIDTH and work.vector_bytes == VECTOR_BYTES
-    late = many.shifted_words if one.load == "shifted" and narrow and one.vectors > 2 else 0.0
-    return 1.0 + late + (many.edge_alone if here <= 1 else 0.0)
+    return 1.0 + (many.edge_alone if here <= 1 else 0.0)
 
 
 def _waits(blocks: int, many: ManyRows) -> float:
@@ -179,22 +177,16 @@ def _registers(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     """Long chunks leave room for fewer threads."""
     held = one.items * (1 + work.extra if work.stores else 1)
     limit = 64 if not work.stores else 32
-    return 1.0 + many.held * max(0.0, held / limit - 1.0) + _long(one, work, many)
-
-
-def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
-    """More than four vectors of a thread."""
-    if one.vectors <= 4:
-        return 0.0
-    if one.in_warp:
-        return many.long_lanes if one.lanes == WARP else 0.0
-    held = one.blocks == 1 and one.home.keeps and one.home.of_threads
-    return many.long_chunk if held and work.stores else 0.0
+    long = many.long_lanes if one.in_warp and one.lanes == WARP and one.vectors > 4 else 0.0
+    return 1.0 + many.held * max(0.0, held / limit - 1.0) + long
 
 
 def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> float:
     """Where shared memory has room for few blocks, they need many threads."""
     here = resident * one.threads
+    if one.home.of_threads and one.home.keeps and work.stores and not one.in_warp:
+        under_way = here * one.vectors * work.vector_bytes
+        return 1.0 + many.starved_bytes * max(0.0, many.wanted_bytes / under_way - 1.0)
     if not _shared_bytes(one, work):
         return 1.0 + many.starved * max(0.0, many.wanted_threads / here - 1.0)
     peeled = one.has_edges
@@ -230,6 +222,8 @@ def _used(one: CudaSchedule, work: Work) -> int:
     arrays = work.vector_bytes // VECTOR_BYTES if one.home.keeps else 1
     if one.home.of_threads and work.stores:
         words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
+        if one.registers < 64:
+            return one.registers
         return 32 if words <= 8 else min(one.registers, 42 + words * 3 // 4)
     least = 0 if one.home.keeps else _LEAST[one.registers]
     return max(least, min(one.registers, 32 + one.items * max(1, arrays)))
@@ -247,6 +241,8 @@ def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     moved = (work.rows or 0) * work.vectors * work.vector_bytes * (2 if work.stores else 1)
     fills = figures.many.filling if one.home.slice_vectors else 0.0
     waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
+    if work.stores and one.home.of_threads and one.home.keeps and not one.in_warp:
+        waits += one.items * figures.few.thread_element
     return waits * 1e-6 * one.target.bandwidth / moved if moved else 0.0
 
 

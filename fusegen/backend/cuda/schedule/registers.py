@@ -1,0 +1,65 @@
+"""How many registers the threads of a schedule may use: what they need, or so few that other rows
+are on their way meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fusegen.backend.cuda.schedule.bounds import BOUNDS, RegisterLimit
+from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
+
+_LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128), (10**6, 255))
+"""Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
+_BASE, _BESIDE, _UNPACKED = 17, 2, 4
+"""Registers beside a row's words; words of a vector that are written, not held; registers for every
+vector of 16-bit elements where there are several arrays: about the least with which ptxas spills
+nothing of 2 to 8 vectors a thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a program's threads have to hold, in registers."""
+
+    state: int  # beyond a pair of numbers
+    words: int  # of a vector in all arrays
+    lists: tuple[str, ...]  # what kind of elements each has
+    stores: bool  # are arrays of the rows' size written?
+    kept_bytes: int  # of a vector in the arrays that stay from sweep to sweep
+    wide: bool  # are numbers of 8 bytes?
+    calls: bool  # are functions called?
+
+    def limit(self, one: CudaSchedule) -> CudaSchedule:
+        """As many registers as a thread needs: fewer make room for more threads."""
+        if one.home.steady:
+            return replace(one, registers=128 if one.per_sm == 1 else 64)
+        need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
+        need += 16 * max(0, len(self.lists) - 1) + 32 * ("int" in self.lists)
+        collected = one.lists == "collected" and not one.in_warp
+        if one.width == MAX_WIDTH and not collected:
+            need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
+        one = replace(one, registers=next(n for most, n in _LIMITS if need <= most))
+        one = replace(one, registers=self._tight(one) or one.registers)
+        if one.fixed and self.lists:
+            return replace(one, per_sm=min(one.per_sm, _room(one)))
+        return one
+
+    def _tight(self, one: CudaSchedule) -> RegisterLimit | None:
+        """For rows that threads of blocks hold and write: few registers, so that other rows are
+        read and written meanwhile. None: compilers take what they like."""
+        held = one.home.of_threads and one.home.keeps and not one.in_warp
+        if not held or not self.stores or self.wide or self.lists or self.calls:
+            return None
+        words = max(self.words - _BESIDE, self.kept_bytes // 4)
+        several = words > VECTOR_BYTES // 4
+        if several and _room(one) > 1:
+            return None
+        need = _BASE + self.state + one.vectors * words
+        if several and one.width == MAX_WIDTH:
+            need += _UNPACKED * one.vectors
+        fit = (n for n, b in BOUNDS.items() if need <= n and one.threads <= b.threads)
+        return next((n for n in fit if n < one.registers), None)
+
+
+def _room(one: CudaSchedule) -> int:
+    """Blocks of a multiprocessor that its registers suffice for."""
+    return max(1, one.target.registers_per_sm // (one.registers * one.threads))
