@@ -55,8 +55,9 @@ def row_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[st
 
 
 def _search_headers(sweeps: Sequence[SweepView]) -> list[str]:
-    alone = any(not s.pairs for v in sweeps for s in v.searches)
-    return ["fusegen/first_item.cuh"] if alone else []
+    asked = {"first_item": any(not s.pairs for v in sweeps for s in v.searches),
+             "none_better": any(v.seeks_last for v in sweeps)}
+    return [f"fusegen/{name}.cuh" for name, used in asked.items() if used]
 
 
 def strip_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[str, ...]:
