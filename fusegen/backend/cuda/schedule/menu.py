@@ -176,8 +176,10 @@ class Menu:
     def registers(self) -> Needs:
         """What threads have to hold."""
         kinds = tuple(c.kind for c in self.lists)
+        sizes = {p.dtype.itemsize for k in self.program.kernels for p in k.elements}
         return Needs(state=self.state, words=self.words, lists=kinds, stores=self.work.stores,
-                     kept_bytes=self.kept_bytes, wide=self.wide, calls=self.calls)
+                     kept_bytes=self.kept_bytes, narrow=sizes == {2}, wide=self.wide,
+                     calls=self.calls)
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         return lane_schedules(self.base, self.held, self.n_vectors, self.n_cols, self._folds)

@@ -10,6 +10,9 @@ from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSche
 
 _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128), (10**6, 255))
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
+_FOLDED: tuple[tuple[int, RegisterLimit], ...] = ((24, 40), (40, 56))
+"""Elements of 16 bits that a lane folds one by one, and registers with which that took least."""
+_KEYS = 3  # registers that making keys takes
 _BASE, _BESIDE, _UNPACKED = 17, 2, 4
 """Registers beside a row's words; words of a vector that are written, not held; registers for every
 vector of 16-bit elements where there are several arrays: about the least with which ptxas spills
@@ -25,6 +28,7 @@ class Needs:
     lists: tuple[str, ...]  # what kind of elements each has
     stores: bool  # are arrays of the rows' size written?
     kept_bytes: int  # of a vector in the arrays that stay from sweep to sweep
+    narrow: bool  # do all elements have 16 bits?
     wide: bool  # are numbers of 8 bytes?
     calls: bool  # are functions called?
 
@@ -39,6 +43,10 @@ class Needs:
             need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
         one = replace(one, registers=next(n for most, n in _LIMITS if need <= most))
         one = replace(one, registers=self._tight(one) or one.registers)
+        if self._by_elements(one):
+            few = next((n for most, n in _FOLDED if one.items <= most), one.registers)
+            one = replace(one, registers=few)
+            return replace(one, fixed=True, per_sm=_room(one))
         if one.fixed and self.lists:
             return replace(one, per_sm=min(one.per_sm, _room(one)))
         return one
@@ -47,7 +55,11 @@ class Needs:
         """For rows that threads of blocks hold and write: few registers, so that other rows are
         read and written meanwhile. None: compilers take what they like."""
         held = one.home.of_threads and one.home.keeps and not one.in_warp
-        if not held or not self.stores or self.wide or self.lists or self.calls:
+        if not held or self.wide or self.calls:
+            return None
+        if one.lists == "collected" and one.width < MAX_WIDTH and len(self.lists) == 1:
+            return self._least(one, _BASE + _KEYS + one.items)
+        if not self.stores or self.lists:
             return None
         words = max(self.words - _BESIDE, self.kept_bytes // 4)
         several = words > VECTOR_BYTES // 4
@@ -56,8 +68,17 @@ class Needs:
         need = _BASE + self.state + one.vectors * words
         if several and one.width == MAX_WIDTH:
             need += _UNPACKED * one.vectors
-        fit = (n for n, b in BOUNDS.items() if need <= n and one.threads <= b.threads)
-        return next((n for n in fit if n < one.registers), None)
+        return self._least(one, need)
+
+    @staticmethod
+    def _least(one: CudaSchedule, need: int) -> RegisterLimit | None:
+        fit = (n for n in BOUNDS if need <= n < one.registers)
+        return next((n for n in fit if one.fixed or one.threads <= BOUNDS[n].threads), None)
+
+    def _by_elements(self, one: CudaSchedule) -> bool:
+        """Are short rows of 16 bits folded that lanes hold element by element?"""
+        folded = one.in_warp and one.home.of_threads and not self.stores and not self.lists
+        return folded and one.width == 1 and self.narrow and self.state > 0 and not self.calls
 
 
 def _room(one: CudaSchedule) -> int:
