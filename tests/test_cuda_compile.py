@@ -8,6 +8,10 @@ from support.algebra_cases import ACCEPTED
 from support.cuda_cases import LIBRARY, accepted_case, library_case
 from support.pairs import pairwise
 
+from fusegen.backend.cuda.emit.source import cuda_source
+from fusegen.backend.cuda.schedule.levels import Block
+from fusegen.backend.cuda.schedule.menu import Menu
+
 pytestmark = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
 MOST_SPILL = 128  # bytes of a thread: registers saved around the rare call that cuts a list
@@ -38,6 +42,24 @@ def _within_budget(source: str, arch: str, most_spill: int = MOST_SPILL) -> None
         assert report.spill_bytes <= most_spill, (arch, report)
         assert report.registers <= MOST_REGISTERS, (arch, report)
         assert report.shared_bytes <= 48 * 1024, (arch, report)
+
+
+@pytest.mark.parametrize(("name", "dtype", "lies"), pairwise(
+    ["softmax", "log_softmax", "rms_norm", "layer_norm", "absmax_quantize"],
+    ["float32", "float16"], [{}, {"aligned": False}, {"aligned": False, "in_phase": False}]))
+def test_rows_that_few_registers_hold_are_not_saved(
+    name: str, dtype: str, lies: dict[str, bool]
+) -> None:
+    """The limits of schedule/registers.py, of every length of a thread's chunk."""
+    work = library_case(name, 1, 6001 if lies else 6000, dtype).work(n_rows=4000, **lies)
+    program = work.result("lower")
+    held = [s for s in Menu(program, work.problem, work.target, None).fitting()
+            if s.team == Block(s.threads) and s.home.of_threads and s.home.keeps]
+    few = [s for s in held if s.registers < 64]
+    assert held
+    assert few or name in ("layer_norm", "rms_norm"), "beside weights there are none"
+    for schedule in few:
+        _within_budget(cuda_source(program, schedule).text(), "sm_90", most_spill=32)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])

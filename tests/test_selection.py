@@ -37,7 +37,7 @@ def test_the_cheapest_and_one_of_each_other_kind() -> None:
     kinds = {c.schedule.kind for c in found}
     assert len({ln[2:].split(" threads")[0].rsplit(",", 1)[0] for ln in shown}) == len(kinds)
     assert f"{page.work.schedule.threads} threads" in lines[3]
-    other = r"chosen: the cheapest; a \w+, in shared memory costs \d\.\d\d times that, most of it"
+    other = r"chosen: the cheapest; a \w+, in [a-z ]+ costs \d\.\d\d times that, most of it"
     assert re.search(other, lines[-1])
 
 

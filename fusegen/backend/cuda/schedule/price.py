@@ -177,8 +177,17 @@ def _registers(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     """Long chunks leave room for fewer threads."""
     held = one.items * (1 + work.extra if work.stores else 1)
     limit = 64 if not work.stores else 32
-    long = many.long_lanes if one.in_warp and one.lanes == WARP and one.vectors > 4 else 0.0
-    return 1.0 + many.held * max(0.0, held / limit - 1.0) + long
+    return 1.0 + many.held * max(0.0, held / limit - 1.0) + _long(one, work, many)
+
+
+def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """More than four vectors of a thread."""
+    if one.vectors <= 4 or not one.home.of_threads or not one.home.keeps:
+        return 0.0
+    if one.in_warp:
+        return many.long_lanes if one.lanes == WARP else 0.0
+    waits = one.blocks > 1 or one.load == "shifted"  # for more than a chunk takes to come
+    return many.long_chunk if work.stores and not waits else 0.0
 
 
 def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> float:
@@ -224,7 +233,7 @@ def _used(one: CudaSchedule, work: Work) -> int:
         words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
         if one.registers < 64:
             return one.registers
-        return 32 if words <= 8 else min(one.registers, 42 + words * 3 // 4)
+        return 32 if words <= 8 else min(one.registers, -(-(40 + words * 3 // 4) // 8) * 8)
     least = 0 if one.home.keeps else _LEAST[one.registers]
     return max(least, min(one.registers, 32 + one.items * max(1, arrays)))
 

@@ -72,7 +72,7 @@ class Registers(AnyHome):
     def factor(self, stay: Stay, many: ManyRows) -> float:
         late = many.row_of_blocks if stay.blocks > 1 else 0.0
         side = many.narrow_side_input if stay.narrow else many.side_input
-        late += stay.extra * side if stay.blocks == 1 and not stay.in_warp else 0.0
+        late += stay.extra * side if not stay.in_warp else 0.0
         late += many.large_block if stay.threads > 512 else 0.0
         return 1.0 + many.registers + late + stay.waits
 
