@@ -49,7 +49,7 @@ class ManyRows:
     device: float = figure(0.05, "share", "rows that do not stay")
     small_block: float = figure(0.0016, "share", "the same, for every block more in 512 threads")
     large_block: float = figure(0.02, "share", "a row in registers of more than 512 threads")
-    row_of_blocks: float = figure(0.03, "share", "a row in registers of several blocks")
+    row_of_blocks: float = figure(0.05, "share", "a row in registers of several blocks")
     side_input: float = figure(0.02, "share", "a second array that a sweep reads, row in registers")
     narrow_side_input: float = figure(0.04, "share", "the same, of 16 bits")
     narrow_sides: float = figure(0.03, "share", "several of them, row in shared memory")
@@ -82,7 +82,7 @@ class ManyRows:
     peeled_alone: float = figure(0.07, "share", "rows with edges, one block a multiprocessor")
     edge_alone: float = figure(0.28, "share", "a row with edges in registers, stored, one block a "
                                "multiprocessor: nothing arrives meanwhile")
-    shifted_slice: float = figure(0.12, "share", "rows in shared memory that lie out of phase")
+    shifted_slice: float = figure(0.08, "share", "rows in shared memory that lie out of phase")
     edge_chip: float = figure(4.0, "µs", "rows with edges that come in where others leave: begin "
                               "and end")
     edge_round: float = figure(1.8, "µs", "the same, for every row of a team")
