@@ -45,7 +45,7 @@ class ManyRows:
     shared: float = figure(0.045, "share", "a row in shared memory")
     chip: float = figure(0.16, "share", "rows that come in where others leave")
     chip_alone: float = figure(0.02, "share", "the same, one block a multiprocessor")
-    band: float = figure(0.04, "share", "short rows through shared memory")
+    band: float = figure(0.02, "share", "short rows through shared memory")
     device: float = figure(0.05, "share", "rows that do not stay")
     small_block: float = figure(0.0016, "share", "the same, for every block more in 512 threads")
     large_block: float = figure(0.02, "share", "a row in registers of more than 512 threads")
@@ -93,6 +93,7 @@ class ManyRows:
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
     clustered_16: float = figure(0.85, "factor", "the same, of 16")
     filling: float = figure(1.6, "µs", "shared memory fills, once")
+    filling_band: float = figure(0.3, "µs", "the same, with a band of short rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,7 @@ class ShortRows:
     rate: float = figure(6490000000, "instruction/s", "that it does issue")
     waves: float = figure(600000000, "wave/s", "of a multiprocessor's shared memory")
     held: float = figure(0.12, "share", "a lane's elements of all arrays beyond 64, for as many")
+    ends: float = figure(0.08, "share", "rows that end inside pieces of memory, written by lanes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, CudaSchedule
-from fusegen.backend.cuda.schedule.levels import Lanes
+from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
 from fusegen.backend.target import WARP
 
 _THREADS = 128
 _MOST_NARROW, _MOST, _MOST_FOLDED = 8, 10, 16
 """Vectors of a lane: of eight elements; of others; of others that are only folded."""
+_FEW_ITEMS = 3, 9  # elements of a lane that reads rows out of phase one by one
 _MANY = 6  # vectors of a lane, beyond which twice as many lanes are better where rows are written
 
 
@@ -31,11 +33,22 @@ def lane_schedules(
         for vectors in (4, 8):
             if n_vectors >= WARP * vectors:
                 yield _owned(base, WARP, vectors)
+    if base.load == "shifted" and not folds:  # lanes side by side need not know where vectors are
+        for lanes in (8, 16, WARP):
+            items = -(-n_cols // lanes)
+            if _FEW_ITEMS[0] <= items <= _FEW_ITEMS[1]:
+                yield by_elements(_owned(held, lanes, items), items)
     if base.load == "aligned" and base.width > 1 and n_cols <= FEW_COLUMNS:
         for lanes in (2, 4):  # so few that each reads neighbouring vectors
             vectors = -(-n_vectors // lanes)
             if vectors <= 2 and lanes < 2 * n_vectors:
                 yield _owned(held, lanes, vectors)
+
+
+def by_elements(one: CudaSchedule, items: int) -> CudaSchedule:
+    """The same, without vectors, where rows may begin anywhere."""
+    levels = tree(Thread(items, 1), one.threads, one.team, one.home)
+    return replace(one, load="scalar", levels=levels)
 
 
 def _owned(one: CudaSchedule, lanes: int, vectors: int) -> CudaSchedule:

@@ -248,7 +248,9 @@ def _meeting(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
 def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     """What is waited for once, however much there is to do: the smaller the work, the more."""
     moved = (work.rows or 0) * work.vectors * work.vector_bytes * (2 if work.stores else 1)
-    fills = figures.many.filling if one.home.slice_vectors else 0.0
+    many = figures.many
+    fills = many.filling if one.home.slice_vectors else 0.0
+    fills += many.filling_band if one.home.band_rows else 0.0
     waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
     if work.stores and one.home.of_threads and one.home.keeps and not one.in_warp:
         waits += one.items * figures.few.thread_element

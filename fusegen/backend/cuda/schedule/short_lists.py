@@ -25,7 +25,8 @@ from fusegen.backend.cuda.schedule.collected import (
 )
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Registers
-from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
+from fusegen.backend.cuda.schedule.lanes import by_elements
+from fusegen.backend.cuda.schedule.levels import Lanes
 from fusegen.backend.cuda.schedule.topk import STATIC_SHARED_BYTES, key_plan, loaded_type
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Kernel, Program
@@ -125,11 +126,11 @@ def short_list_schedules(
     ks = [c.k for _, c in lists]
     size = max(sum(p.dtype.itemsize for p in k.elements) for k in program.kernels)
     found: list[CudaSchedule] = []
-    for one in (base, _by_elements(base)) if base.has_edges else (base,):
+    for one in (base, by_elements(base, 1)) if base.has_edges else (base,):
         found += _of_lanes(one, lists, n_cols)
     if n_cols <= FEW_COLUMNS and any(k.elements for k in program.kernels):
         whole = (base,) if base.load == "aligned" and base.width > 1 else ()
-        for one in (*whole, _by_elements(base)):
+        for one in (*whole, by_elements(base, 1)):
             found += (banded(program, o, n_cols, n_rows)
                       for o in (*_of_lanes(one, lists, n_cols),
                                 *collected_by_warps(one, ks, max(1, n_cols // one.width), size)))
@@ -154,12 +155,6 @@ def _of_lanes(
             yield from _dealt(one.having(vectors=vectors, lists="dealt"), [c.k for _, c in lists])
         yield from _merged(replace(one, lists="merged"), sum(c.k for _, c in lists), n_cols)
     yield from _picked(replace(one, lists="picked"), lists, n_cols)
-
-
-def _by_elements(base: CudaSchedule) -> CudaSchedule:
-    """The same, without vectors, where rows may begin anywhere."""
-    levels = tree(Thread(1, 1), base.threads, base.team, base.home)
-    return replace(base, load="scalar", levels=levels)
 
 
 def _sorted(

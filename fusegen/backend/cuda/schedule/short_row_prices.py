@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS
 from fusegen.backend.cuda.schedule.banks import waves
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
+from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortRows
 from fusegen.backend.cuda.schedule.instructions import effort
 from fusegen.backend.cuda.schedule.price import Price, Work, price_of
 from fusegen.backend.target import WARP
@@ -61,7 +62,14 @@ def price_of_short(
     kept = [(name, n) for name, n in price.parts if name not in ("merges", "fit", "registers")]
     held = one.items * len(short.sizes) / _HELD
     return Price((*kept, ("registers", 1.0 + f.held * max(0.0, held - 1.0)),
-                  ("instructions", whole)), adds=False)
+                  ("row ends", _ends(one, work, short, f)), ("instructions", whole)), adds=False)
+
+
+def _ends(one: CudaSchedule, work: Work, short: Short, f: ShortRows) -> float:
+    """Rows that begin and end inside pieces of memory which lanes of two of them write."""
+    apart = one.in_warp and one.home.of_threads and not one.home.band_rows and work.stores
+    inside = one.load != "aligned" and short.n_cols <= FEW_COLUMNS
+    return 1.0 + f.ends if apart and inside else 1.0
 
 
 def _row_bytes(kernel: Kernel) -> int:
