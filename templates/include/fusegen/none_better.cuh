@@ -11,6 +11,7 @@ __device__ __forceinline__ bool none_better(Value mine)
     Value best = mine;
 #pragma unroll
     for (int lane_mask = kLanes / 2; lane_mask >= 1; lane_mask /= 2) {
+        if (lane_mask >= Team::threads()) continue;  // of a block that is no whole warp
         const Value other = __shfl_xor_sync(0xffffffffu, best, lane_mask);
         if ((kLeast ? other < best : best < other) || other != other) best = other;
     }

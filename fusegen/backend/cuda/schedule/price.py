@@ -193,10 +193,10 @@ def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
 def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> float:
     """Where shared memory has room for few blocks, they need many threads."""
     here = resident * one.threads
-    if one.home.of_threads and one.home.keeps and work.stores and not one.in_warp:
-        under_way = here * one.vectors * work.vector_bytes
-        return 1.0 + many.starved_bytes * max(0.0, many.wanted_bytes / under_way - 1.0)
     if not _shared_bytes(one, work):
+        if one.home.of_threads and one.home.keeps and work.stores and not one.in_warp:
+            under_way = here * one.vectors * work.vector_bytes
+            return 1.0 + many.starved_bytes * max(0.0, many.wanted_bytes / under_way - 1.0)
         return 1.0 + many.starved * max(0.0, many.wanted_threads / here - 1.0)
     peeled = one.has_edges
     wanted = many.wanted_threads if peeled and here < 1024 else many.wanted_shared

@@ -10,9 +10,11 @@ from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSche
 
 _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128), (10**6, 255))
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
-_FOLDED: tuple[tuple[int, RegisterLimit], ...] = ((24, 40), (40, 56))
-"""Elements of 16 bits that a lane folds one by one, and registers with which that took least."""
-_KEYS = 3  # registers that making keys takes
+_FOLDED = 25
+"""Elements of 16 bits that a lane folds one by one, from which on few registers are best."""
+_COLLECTED, _KEYS = 24, 20
+"""Items of a thread of float32 from which on few registers are best where lists are collected: so
+many beside the items."""
 _BASE, _BESIDE, _UNPACKED = 17, 2, 4
 """Registers beside a row's words; words of a vector that are written, not held; registers for every
 vector of 16-bit elements where there are several arrays: about the least with which ptxas spills
@@ -44,8 +46,7 @@ class Needs:
         one = replace(one, registers=next(n for most, n in _LIMITS if need <= most))
         one = replace(one, registers=self._tight(one) or one.registers)
         if self._by_elements(one):
-            few = next((n for most, n in _FOLDED if one.items <= most), one.registers)
-            one = replace(one, registers=few)
+            one = replace(one, registers=56)
             return replace(one, fixed=True, per_sm=_room(one))
         if one.fixed and self.lists:
             return replace(one, per_sm=min(one.per_sm, _room(one)))
@@ -58,7 +59,7 @@ class Needs:
         if not held or self.wide or self.calls:
             return None
         if one.lists == "collected" and one.width < MAX_WIDTH and len(self.lists) == 1:
-            return self._least(one, _BASE + _KEYS + one.items)
+            return self._least(one, _KEYS + one.items) if one.items >= _COLLECTED else None
         if not self.stores or self.lists:
             return None
         words = max(self.words - _BESIDE, self.kept_bytes // 4)
@@ -72,15 +73,19 @@ class Needs:
 
     @staticmethod
     def _least(one: CudaSchedule, need: int) -> RegisterLimit | None:
-        fit = (n for n in BOUNDS if need <= n < one.registers)
-        return next((n for n in fit if one.fixed or one.threads <= BOUNDS[n].threads), None)
+        fit = ((n, b) for n, b in BOUNDS.items() if need <= n < one.registers)
+        here = one.target.threads_per_sm
+        return next((n for n, b in fit if one.fixed or
+                     (one.threads <= b.threads and b.threads * b.blocks <= here)), None)
 
     def _by_elements(self, one: CudaSchedule) -> bool:
         """Are short rows of 16 bits folded that lanes hold element by element?"""
         folded = one.in_warp and one.home.of_threads and not self.stores and not self.lists
-        return folded and one.width == 1 and self.narrow and self.state > 0 and not self.calls
+        many = one.width == 1 and one.items >= _FOLDED
+        return folded and many and self.narrow and self.state > 0 and not self.calls
 
 
 def _room(one: CudaSchedule) -> int:
     """Blocks of a multiprocessor that its registers suffice for."""
-    return max(1, one.target.registers_per_sm // (one.registers * one.threads))
+    here = one.target.registers_per_sm // one.registers
+    return max(1, min(here, one.target.threads_per_sm) // one.threads)
