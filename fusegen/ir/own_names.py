@@ -12,20 +12,20 @@ _BESIDE = """
     cluster_reduce col collect collect_best column column_of column_stages column_t columns
     combine complete contributing copies_commit copies_wait copy_chunks copy_rows copy_stored
     copy_tiles count counts cut deal_best down each_list edge edge_item edge_of end end_group
-    end_item entry equal exp2_narrow exp_narrow exp_times exp_times_narrow fabs fabsf factor
-    fetch_chunk fetch_group fg find_items finish finished finite first first_column
-    first_column_of_lane first_greatest first_item first_live first_number first_row
-    first_row_of_lane first_tile float2 fmaf fold_tiles for_arriving for_arriving_together
-    for_chunks for_chunks_early for_columns for_group for_held for_items for_some for_tile found
-    free from gather gather_slices given greatest greatest_item gridDim grid_reduce group guess
-    guess_threshold head head_of held_at held_live here high i identity in_sixteens inner
-    isfinite isinf isnan item item_of_bit item_stages items j keep_items key key_at keys keys_of
-    known known_values lane lane_column lane_mask lane_row lanes lanes_least lanes_reduce last
-    last_of_row leads least leave_pieces list list_memory live live_vectors llabs load
-    load_along load_columns load_items load_shifted load_vector lost low make_float2 make_room
-    make_uint4 max may_guess meet_cluster meet_team memory merge merge_row merge_rows merged min
-    mine more moved n_cols n_cols_wide n_inner n_live n_rows n_vectors near next none_better
-    number numbers of_all of_batch of_columns of_row of_rows offer offer_element
+    end_item entry equal exp2_narrow exp2_term exp_narrow exp_term exp_times exp_times_narrow
+    fabs fabsf factor fetch_chunk fetch_group fg find_items finish finished finite first
+    first_column first_column_of_lane first_greatest first_item first_live first_number
+    first_row first_row_of_lane first_tile float2 fmaf fold_tiles for_arriving
+    for_arriving_together for_chunks for_chunks_early for_columns for_group for_held for_items
+    for_some for_tile found free from gather gather_slices given greatest greatest_item gridDim
+    grid_reduce group guess guess_threshold head head_of held_at held_live here high i identity
+    in_sixteens inner isfinite isinf isnan item item_of_bit item_stages items j keep_items key
+    key_at keys keys_of known known_values lane lane_column lane_mask lane_row lanes lanes_least
+    lanes_reduce last last_of_row leads least leave_pieces list list_memory live live_vectors
+    llabs load load_along load_columns load_items load_shifted load_vector lost low make_float2
+    make_room make_uint4 max may_guess meet_cluster meet_team memory merge merge_row merge_rows
+    merged min mine more moved n_cols n_cols_wide n_inner n_live n_rows n_vectors near next
+    none_better number numbers of_all of_batch of_columns of_row of_rows offer offer_element
     order_in_cluster orders other outer own own_entries own_entry own_state own_weights owner
     owns parity part part_of part_of_state partial_states parts passed past peak pending
     pending_items pending_pairs per_group phase pick pick_best piece pieces pivots place

@@ -11,7 +11,7 @@
 // Assumes    n_cols ≤ 2^30
 // Bytes      reads each element once, writes 4 bytes a row
 
-#include <fusegen/math/exp_narrow.cuh>
+#include <fusegen/math/exp_term.cuh>
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
@@ -74,7 +74,7 @@ __device__ __forceinline__ void sweep1_fold(
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_max_x = x - max_x_anchor;
-        state.sum_exp += exp_narrow(x_minus_max_x);
+        state.sum_exp += exp_term(x_minus_max_x);
     });
 }
 

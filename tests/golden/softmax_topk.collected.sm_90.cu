@@ -18,6 +18,7 @@
 
 #include <cuda_bf16.h>
 #include <fusegen/math/divisor.cuh>
+#include <fusegen/math/exp_term.cuh>
 #include <fusegen/math/exp_narrow.cuh>
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
@@ -83,7 +84,7 @@ __device__ __forceinline__ void sweep1_fold(
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items.widened(i);
         const float x_minus_m = x - m_anchor;
-        state.sum_exp += exp_narrow(x_minus_m);
+        state.sum_exp += exp_term(x_minus_m);
     });
 }
 

@@ -14,7 +14,7 @@
 //            n_cols ≤ 2^30
 // Bytes      reads each element once, writes 68 bytes a row
 
-#include <fusegen/math/exp_narrow.cuh>
+#include <fusegen/math/exp_term.cuh>
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
@@ -90,7 +90,7 @@ __device__ __forceinline__ void sweep1_fold(
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_m = x - m_anchor;
-        state.sum_exp += exp_narrow(x_minus_m);
+        state.sum_exp += exp_term(x_minus_m);
     });
 }
 

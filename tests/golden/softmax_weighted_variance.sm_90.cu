@@ -16,7 +16,7 @@
 //            n_cols ≤ 2^30
 // Bytes      reads each element once, writes 4 bytes a row
 
-#include <fusegen/math/exp_narrow.cuh>
+#include <fusegen/math/exp_term.cuh>
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
@@ -99,8 +99,8 @@ __device__ __forceinline__ void sweep1_fold(
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_max_x = x - max_x_anchor;
-        state.sum_exp += exp_narrow(x_minus_max_x);
-        state.sum_exp_x += x * exp_narrow(x_minus_max_x);
+        state.sum_exp += exp_term(x_minus_max_x);
+        state.sum_exp_x += x * exp_term(x_minus_max_x);
     });
 
     // Move the sums to the new max_x and nu, once a chunk, and add the chunk's.
@@ -110,8 +110,8 @@ __device__ __forceinline__ void sweep1_fold(
         const float x = x_items[i];
         const float x_minus_max_x = x - max_x_anchor;
         const float x_minus_nu = x - nu_anchor;
-        state.sum_dev2_exp += zero_wins(exp_narrow(x_minus_max_x), x_minus_nu * x_minus_nu);
-        state.sum_dev_exp += zero_wins(exp_narrow(x_minus_max_x), x_minus_nu);
+        state.sum_dev2_exp += zero_wins(exp_term(x_minus_max_x), x_minus_nu * x_minus_nu);
+        state.sum_dev_exp += zero_wins(exp_term(x_minus_max_x), x_minus_nu);
     });
 }
 

@@ -138,10 +138,8 @@ class CudaDialect:
             case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):
                 times = "exp_times_narrow" if self.narrow else "exp_times"
                 return f"{self.use(times)}({args[1]})"
-            case "exp2" | "tanh" if self._is_tiled(call):
-                return f"{self.use(f'{call.op}_narrow')}({args[0]})"
-            case "exp" if self.narrow or self._is_term(call.args[0]) or self._is_weight(call):
-                return f"{self.use('exp_narrow')}({args[0]})"
+            case "exp" | "exp2" | "tanh" if (quick := self._quick(call)):
+                return f"{self.use(quick)}({args[0]})"
             case "where":
                 wide = "LL" if both_whole(call) and not args[1].endswith(("LL", ")")) else ""
                 return f"({self._bracket(call.args[0], args[0])} ? {args[1]}{wide} : {args[2]})"
@@ -175,13 +173,14 @@ class CudaDialect:
         """Is e to this power one of many terms, none of which is above 1?"""
         return isinstance(power, Var) and power.name in self.below_zero and self.real == "float"
 
-    def _is_tiled(self, call: Call) -> bool:
-        """Is it an element of a tile, and enough to have the digits of 16 bits?"""
-        return self.tiles and call.varying and (
-            self.narrow or self.weighs or call.op == "exp2")
-
-    def _is_weight(self, call: Call) -> bool:
-        return self.weighs and call.varying
+    def _quick(self, call: Call) -> str:
+        """The function that has enough digits, where the language's own has more; or ""."""
+        op, tiled = call.op, self.tiles and call.varying
+        if op != "tanh" and (self._is_term(call.args[0]) or (self.weighs and call.varying)):
+            return f"{op}_term" if op == "exp" or tiled else ""
+        enough = self.narrow if op == "exp" else tiled and (
+            self.narrow or self.weighs or op == "exp2")
+        return f"{op}_narrow" if enough else ""
 
     def _is_rough(self, call: Call) -> bool:
         return self.roughly and not self.exact and self.real == "float" and call.kind == "float"

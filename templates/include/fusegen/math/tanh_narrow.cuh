@@ -1,6 +1,6 @@
 #pragma once
 
-#include <fusegen/math/exp2_narrow.cuh>
+#include <fusegen/math/exp2_term.cuh>
 
 namespace fusegen {
 
@@ -8,7 +8,7 @@ namespace fusegen {
 // below 2^-12, since a is its own tangent where it is small.
 __device__ __forceinline__ float tanh_narrow(float a)
 {
-    const float far = 1.0f - __fdividef(2.0f, 1.0f + exp2_narrow(a * 2.8853900817779268f));
+    const float far = 1.0f - __fdividef(2.0f, 1.0f + exp2_term(a * 2.8853900817779268f));
     return fabsf(a) < 0x1p-10f ? a : far;
 }
 

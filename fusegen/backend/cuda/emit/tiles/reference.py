@@ -254,9 +254,12 @@ class ReferencePrinter:
         terms = [*found.terms, *(t for _, t in found.weights)]
         lines = [*self.elements.item_lines(terms),
                  Line(f"const float {name} = {power};", frozenset(uses), name)]
+        self.dialect.below_zero = frozenset([name])
         lines += [line(f"{m.name}[i % 2] += {text(e)};", e)
                   for m, e in zip(found.moving, found.terms, strict=True)]
-        return lines + [line(f"{place} = {text(e)};", e) for place, e in found.weights]
+        lines += [line(f"{place} = {text(e)};", e) for place, e in found.weights]
+        self.dialect.below_zero = frozenset()
+        return lines
 
     def _reached(self, scaled: Scaled) -> Line:
         value, uses = "greatest", frozenset(["power_factor"])
