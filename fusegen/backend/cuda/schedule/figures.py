@@ -50,6 +50,7 @@ class ManyRows:
     small_block: float = figure(0.0016, "share", "the same, for every block more in 512 threads")
     large_block: float = figure(0.02, "share", "a row in registers of more than 512 threads")
     row_of_blocks: float = figure(0.05, "share", "a row in registers of several blocks")
+    row_of_large_blocks: float = figure(0.06, "share", "the same, each of more than 256 threads")
     side_input: float = figure(0.02, "share", "a second array that a sweep reads, row in registers")
     narrow_side_input: float = figure(0.04, "share", "the same, of 16 bits")
     narrow_sides: float = figure(0.03, "share", "several of them, row in shared memory")
