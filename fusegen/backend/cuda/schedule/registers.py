@@ -10,8 +10,8 @@ from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSche
 
 _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128), (10**6, 255))
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
-_FOLDED = 25
-"""Elements of 16 bits that a lane folds one by one, from which on few registers are best."""
+_FOLDED: tuple[int, RegisterLimit] = 25, 56
+"""Elements of 16 bits that a lane folds one by one, from which on so many registers are best."""
 _COLLECTED, _KEYS = 24, 20
 """Items of a thread of float32 from which on few registers are best where lists are collected: so
 many beside the items."""
@@ -46,7 +46,7 @@ class Needs:
         one = replace(one, registers=next(n for most, n in _LIMITS if need <= most))
         one = replace(one, registers=self._tight(one) or one.registers)
         if self._by_elements(one):
-            one = replace(one, registers=56)
+            one = replace(one, registers=_FOLDED[1])
             return replace(one, fixed=True, per_sm=_room(one))
         if one.fixed and self.lists:
             return replace(one, per_sm=min(one.per_sm, _room(one)))
@@ -81,7 +81,7 @@ class Needs:
     def _by_elements(self, one: CudaSchedule) -> bool:
         """Are short rows of 16 bits folded that lanes hold element by element?"""
         folded = one.in_warp and one.home.of_threads and not self.stores and not self.lists
-        many = one.width == 1 and one.items >= _FOLDED
+        many = one.width == 1 and one.items >= _FOLDED[0]
         return folded and many and self.narrow and self.state > 0 and not self.calls
 
 
