@@ -136,8 +136,8 @@ class CudaDialect:
             case "div" if self._is_rough(call):
                 return f"__fdividef({', '.join(args)})"
             case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):
-                times = "exp_times_narrow" if self.narrow else "exp_times"
-                return f"{self.use(times)}({args[1]})"
+                digits = "_term" if self._is_term(call.args[1]) else "_narrow"
+                return f"{self.use('exp_times' + digits * self.narrow)}({args[1]})"
             case "exp" | "exp2" | "tanh" if (quick := self._quick(call)):
                 return f"{self.use(quick)}({args[0]})"
             case "where":

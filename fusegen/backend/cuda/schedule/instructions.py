@@ -24,7 +24,7 @@ from fusegen.ir.expr import Call, Expr, Var
 from fusegen.ir.kernel import Kernel, Let, Program, Sweep
 from fusegen.ir.kernel_walk import expressions_in, used_in
 
-_NARROW_EXP, _EXP = 2, 8
+_TERM_EXP, _NARROW_EXP, _EXP = 2, 3, 8
 _DIVIDE, _BY_DIVISOR, _NEARLY = 9, 5, 2  # by another element; by a value of the row; about a pivot
 _OPS = {
     "neg": 0, "abs": 0, "pow": 30, "exp2": 3, "expm1": 14, "log": 16, "log2": 16, "log1p": 24,
@@ -137,7 +137,7 @@ class _Scope:
     def item(self, sweep: Sweep) -> float:
         """Of a sweep: what is folded, what is summed about pivots, what is written."""
         monoid, first = sweep.monoid, self.holds and knows_pivots(sweep)
-        below = frozenset() if self.narrow else below_pivots(monoid)
+        below = below_pivots(monoid)
         if sweep.number in self.kept:
             below = frozenset()
         folded = [f for f in monoid.folded if not (first and f.counts)]
@@ -187,7 +187,7 @@ class _Scope:
         match expr:
             case Call(op="exp", args=(power,)):
                 term = isinstance(power, Var) and power.name in below
-                return _NARROW_EXP if self.narrow or term else _EXP
+                return _TERM_EXP if term else _NARROW_EXP if self.narrow else _EXP
             case Call(op="div", args=(_, Var(varying=False, name=name))):
                 return 1 if name in self.near else _BY_DIVISOR
             case Call(op="div"):
