@@ -37,9 +37,10 @@ def whole(what: str, given: object) -> int:
         with suppress(TypeError):  # an array of several numbers says so late
             number = int.__index__(operator.index(given))  # exactly, whatever its class says
     if number < 1:
+        fix = ("Make it a keyword-only parameter: def f(x, *, k=5)." if isinstance(given, Value)
+               else "Give a whole number of 1 or more: k=5.")
         raise TraceError(f"{what} must be a whole number ≥ 1, got {given!r}", where=here(),
-                         why="It is part of the kernel: a constant of the text.",
-                         fix="Make it a keyword-only parameter: def f(x, *, k=5).")
+                         why="It is part of the kernel: a constant of the text.", fix=fix)
     return number
 
 

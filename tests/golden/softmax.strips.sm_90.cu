@@ -17,7 +17,7 @@
 // Bytes      reads each element once, writes once
 
 #include <fusegen/math/divisor.cuh>
-#include <fusegen/math/exp_narrow.cuh>
+#include <fusegen/math/exp_term.cuh>
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
@@ -99,7 +99,7 @@ __device__ __forceinline__ void sweep1_fold(
     for_items<kCount, 1>(live, [&](int i) {
         const float x = x_items[i];
         const float x_minus_m = x - m_anchor;
-        state.sum_exp += exp_narrow(x_minus_m);
+        state.sum_exp += exp_term(x_minus_m);
     });
 }
 
