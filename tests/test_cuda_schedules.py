@@ -57,7 +57,8 @@ def test_every_kind_on_rows_out_of_phase(name: str, n_cols: int) -> None:
                                        for n in ("y", "dy")}, 3, n_cols)
     for n_rows in (100_000, 3):
         for schedule in kinds_of(case, False, n_rows, in_phase=False).values():
-            assert schedule.load == ("scalar" if schedule.width == 1 else "shifted")
+            assert schedule.load == (
+                "scalar" if schedule.in_warp and schedule.width == 1 else "shifted")
             got = case.emulate(schedule=schedule, shift=1, apart=1, in_phase=False)
             assert_close(got, case.reference(), 3e-6)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from support.cuda_cases import Case
+from support.tiles import emulate
 
 import fusegen as fg
 from fusegen.ir.dtypes import dtype_of
@@ -53,6 +54,7 @@ def softmax(x):
 def power(x):
     return fg.exp2(x - fg.max(x)) * 1e30
 
+
 WANT: dict[fg.Pipeline, Callable[[], np.ndarray]] = {
     scaled: lambda: E * 1e30, logarithm: lambda: np.log(E / E.sum()), above: lambda: E > 0,
     least: lambda: np.log(E.min()), greatest: lambda: np.exp(-92.0) * 1e30,
@@ -75,3 +77,17 @@ def test_what_texts_make_of_the_least_exponentials(text: fg.Pipeline, dtype: str
         off = np.abs(got.astype(float) - want.astype(float))
     allowed = np.abs(want.astype(float)) * 2.0**-digits + least
     assert np.all((off <= allowed) | (got == want)), (got[0], want)
+
+
+@fg.pipeline
+def kernel_sum(x: fg.RowVector, y: fg.ColumnVector, *, s=0.5):
+    return fg.sum(fg.exp(-fg.sqdist(x, y) * s) * 1e36)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_what_texts_make_of_the_least_exponentials_of_products(dtype: str) -> None:
+    """Elements of tiles, which no maximum is taken of: e⁻⁹⁰ for each of 70 columns."""
+    kind = dtype_of(dtype).numpy
+    x, y = np.zeros((3, 20), kind), np.full((70, 20), 3, kind)
+    (got,) = np.atleast_2d(emulate(kernel_sum, x, y).astype(float))
+    np.testing.assert_allclose(got, np.full(3, 70 * np.exp(-90.0) * 1e36), rtol=2.0**-8)

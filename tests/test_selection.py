@@ -37,8 +37,11 @@ def test_the_cheapest_and_one_of_each_other_kind() -> None:
     kinds = {c.schedule.kind for c in found}
     assert len({ln[2:].split(" threads")[0].rsplit(",", 1)[0] for ln in shown}) == len(kinds)
     assert f"{page.work.schedule.threads} threads" in lines[3]
-    other = r"chosen: the cheapest; a \w+, in [a-z ]+ costs \d\.\d\d times that, most of it"
-    assert re.search(other, lines[-1])
+    rival = next(c for c in found if c.kind != found[0].kind)
+    more = rival.price.total / found[0].price.total
+    said = f"chosen: the cheapest; {rival.kind} costs {more:.2f} times that, most of it by "
+    assert lines[-1].startswith(said)
+    assert lines[-1].removeprefix(said) in dict(rival.price.parts)
 
 
 def test_few_rows_are_priced_in_microseconds() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from fusegen.backend.emit.lines import Line
@@ -136,8 +137,9 @@ class CudaDialect:
             case "div" if self._is_rough(call):
                 return f"__fdividef({', '.join(args)})"
             case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):
-                digits = "_term" if self._is_term(call.args[1]) else "_narrow"
-                return f"{self.use('exp_times' + digits * self.narrow)}({args[1]})"
+                digits = "term" if self._is_term(call.args[1]) else "narrow"
+                times = f"exp_times_{digits}" if self.narrow else "exp_times"
+                return f"{self.use(times)}({args[1]})"
             case "exp" | "exp2" | "tanh" if (quick := self._quick(call)):
                 return f"{self.use(quick)}({args[0]})"
             case "where":
@@ -169,17 +171,25 @@ class CudaDialect:
         values, self.divisors = self.divisors, None
         return made, tuple(divisor(v, near=v in self.near) for v in values)
 
+    @contextmanager
+    def terms(self, powers: Iterable[str]) -> Iterator[None]:
+        """Meanwhile e and 2 to these powers, none of which is above 0, are only added up."""
+        self.below_zero = frozenset(powers)
+        yield
+        self.below_zero = frozenset()
+
     def _is_term(self, power: Expr) -> bool:
         """Is e to this power one of many terms, none of which is above 1?"""
         return isinstance(power, Var) and power.name in self.below_zero and self.real == "float"
 
     def _quick(self, call: Call) -> str:
         """The function that has enough digits, where the language's own has more; or ""."""
-        op, tiled = call.op, self.tiles and call.varying
-        if op != "tanh" and (self._is_term(call.args[0]) or (self.weighs and call.varying)):
-            return f"{op}_term" if op == "exp" or tiled else ""
-        enough = self.narrow if op == "exp" else tiled and (
-            self.narrow or self.weighs or op == "exp2")
+        op, weight = call.op, self.weighs and call.varying
+        if op != "exp" and not (self.tiles and call.varying):
+            return ""
+        if op != "tanh" and (weight or self._is_term(call.args[0])):
+            return f"{op}_term"
+        enough = self.narrow or op == "exp2" or (op == "tanh" and weight)
         return f"{op}_narrow" if enough else ""
 
     def _is_rough(self, call: Call) -> bool:

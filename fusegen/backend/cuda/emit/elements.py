@@ -192,12 +192,11 @@ class ElementPrinter:
             term = term_of(self.keeps.relative)  # with all digits that results need
             lines += self._kept(term)
             summed = [(name, replaced(lift, {term: TERM})) for name, lift in summed]
-        self.dialect.below_zero = frozenset(r.name for r in relatives if self.below_zero(r))
-        lines += [self.dialect.line(f"state.{name} += {self.dialect.text(lift)};", lift)
-                  for name, lift in summed]
-        lines += [self.dialect.line(f"{place} = {self.dialect.text(value)};", value)
-                  for place, value in put]
-        self.dialect.below_zero = frozenset()
+        with self.dialect.terms(r.name for r in relatives if self.below_zero(r)):
+            lines += [self.dialect.line(f"state.{name} += {self.dialect.text(lift)};", lift)
+                      for name, lift in summed]
+            lines += [self.dialect.line(f"{place} = {self.dialect.text(value)};", value)
+                      for place, value in put]
         return lines
 
     def below_zero(self, relative: Relative) -> bool:

@@ -137,9 +137,7 @@ class _Scope:
     def item(self, sweep: Sweep) -> float:
         """Of a sweep: what is folded, what is summed about pivots, what is written."""
         monoid, first = sweep.monoid, self.holds and knows_pivots(sweep)
-        below = below_pivots(monoid)
-        if sweep.number in self.kept:
-            below = frozenset()
+        below = frozenset() if sweep.number in self.kept else below_pivots(monoid)
         folded = [f for f in monoid.folded if not (first and f.counts)]
         found = self._phase(sweep, [f.lift for f in folded], len(folded))
         for best in monoid.best:

@@ -139,9 +139,14 @@ def _edges(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
         return 1.0 + waits * 1e-6 * one.target.bandwidth / moved if moved else 1.0
     if one.home.slice_vectors and one.load == "shifted":
         return 1.0 + many.shifted_slice
-    if not one.home.of_threads or not one.home.keeps or not work.stores:
+    if not _held(one) or not work.stores:
         return 1.0
     return 1.0 + (many.edge_alone if here <= 1 else 0.0)
+
+
+def _held(one: CudaSchedule) -> bool:
+    """Do threads hold the row in their registers?"""
+    return one.home.of_threads and one.home.keeps
 
 
 def _waits(blocks: int, many: ManyRows) -> float:
@@ -182,7 +187,7 @@ def _registers(one: CudaSchedule, work: Work, many: ManyRows) -> float:
 
 def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     """More than four vectors of a thread."""
-    if one.vectors <= 4 or not one.home.of_threads or not one.home.keeps:
+    if one.vectors <= 4 or not _held(one):
         return 0.0
     if one.in_warp:
         return many.long_lanes if one.lanes == WARP else 0.0
@@ -194,7 +199,7 @@ def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> fl
     """Where shared memory has room for few blocks, they need many threads."""
     here = resident * one.threads
     if not _shared_bytes(one, work):
-        if one.home.of_threads and one.home.keeps and work.stores and not one.in_warp:
+        if _held(one) and work.stores and not one.in_warp:
             under_way = here * one.vectors * work.vector_bytes
             return 1.0 + many.starved_bytes * max(0.0, many.wanted_bytes / under_way - 1.0)
         return 1.0 + many.starved * max(0.0, many.wanted_threads / here - 1.0)
@@ -230,9 +235,9 @@ def _used(one: CudaSchedule, work: Work) -> int:
         return min(one.registers, 16 + max(16, one.items))
     arrays = work.vector_bytes // VECTOR_BYTES if one.home.keeps else 1
     if one.home.of_threads and work.stores:
-        words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
-        if one.registers < 64:
+        if one.registers < 64:  # what compilers are told
             return one.registers
+        words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
         return 32 if words <= 8 else min(one.registers, -(-(40 + words * 3 // 4) // 8) * 8)
     least = 0 if one.home.keeps else _LEAST[one.registers]
     return max(least, min(one.registers, 32 + one.items * max(1, arrays)))
@@ -252,7 +257,7 @@ def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     fills = many.filling if one.home.slice_vectors else 0.0
     fills += many.filling_band if one.home.band_rows else 0.0
     waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
-    if work.stores and one.home.of_threads and one.home.keeps and not one.in_warp:
+    if _held(one) and work.stores and not one.in_warp:
         waits += one.items * figures.few.thread_element
     return waits * 1e-6 * one.target.bandwidth / moved if moved else 0.0
 

@@ -254,11 +254,10 @@ class ReferencePrinter:
         terms = [*found.terms, *(t for _, t in found.weights)]
         lines = [*self.elements.item_lines(terms),
                  Line(f"const float {name} = {power};", frozenset(uses), name)]
-        self.dialect.below_zero = frozenset([name])
-        lines += [line(f"{m.name}[i % 2] += {text(e)};", e)
-                  for m, e in zip(found.moving, found.terms, strict=True)]
-        lines += [line(f"{place} = {text(e)};", e) for place, e in found.weights]
-        self.dialect.below_zero = frozenset()
+        with self.dialect.terms([name]):
+            lines += [line(f"{m.name}[i % 2] += {text(e)};", e)
+                      for m, e in zip(found.moving, found.terms, strict=True)]
+            lines += [line(f"{place} = {text(e)};", e) for place, e in found.weights]
         return lines
 
     def _reached(self, scaled: Scaled) -> Line:

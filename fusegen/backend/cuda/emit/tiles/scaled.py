@@ -146,13 +146,11 @@ class ScaledPrinter:
         lines = self.elements.item_lines([*(s.core for s in cores.values()), *powered])
         lines += [self._power(r, s) for r, s in cores.items()]
         text, line = self.dialect.text, self.dialect.line
-        self.dialect.below_zero = frozenset(
-            f"{r.name}_power" for r in cores if self.elements.below_zero(r))
-        lines += [line(f"state.{m.name} += {text(e)};", e)
-                  for m, e in zip(moving, powered, strict=False)]
-        lines += [line(f"{place} = {text(e)};", e)
-                  for (place, _), e in zip(put, powered[len(moving) :], strict=True)]
-        self.dialect.below_zero = frozenset()
+        with self.dialect.terms(f"{r.name}_power" for r in cores if self.elements.below_zero(r)):
+            lines += [line(f"state.{m.name} += {text(e)};", e)
+                      for m, e in zip(moving, powered, strict=False)]
+            lines += [line(f"{place} = {text(e)};", e)
+                      for (place, _), e in zip(put, powered[len(moving) :], strict=True)]
         opened = [ln for r, s in cores.items() for ln in self._opened(r, s)]
         guard = " && ".join(f"fabsf({r.name}_start) < {QUICK:.1f}f" for r in cores)
         return QuickView(tuple(opened), guard, tuple(lines))

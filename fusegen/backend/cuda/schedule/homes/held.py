@@ -70,8 +70,9 @@ class Registers(AnyHome):
         return True
 
     def factor(self, stay: Stay, many: ManyRows) -> float:
-        late = many.row_of_blocks if stay.blocks > 1 else 0.0
-        late += many.row_of_large_blocks if stay.blocks > 1 and stay.threads > 256 else 0.0
+        late = 0.0
+        if stay.blocks > 1:
+            late += many.row_of_blocks + (many.row_of_large_blocks if stay.threads > 256 else 0.0)
         side = many.narrow_side_input if stay.narrow else many.side_input
         late += stay.extra * side if not stay.in_warp else 0.0
         late += many.large_block if stay.threads > 512 else 0.0
