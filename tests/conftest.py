@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,6 +108,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FUSEGEN_CACHE_DIR", str(folder))
         yield
+
+
+@pytest.fixture
+def altered_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test emits with other figures than fusegen's own stays where nobody else finds it:
+    kept sources are told apart by fusegen's files, which know nothing of patches."""
+    (tmp_path / "cache").mkdir(mode=0o700)
+    monkeypatch.setenv("FUSEGEN_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,7 +21,7 @@ ROOM, COLUMNS = 128, 2000
 
 
 @pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def ends(monkeypatch: pytest.MonkeyPatch, altered_sources: None) -> dict[str, Any]:
     """Rows' bounds before and after the launch that goes over all columns again, where there is
     little room."""
     monkeypatch.setattr(select_tiles, "LEAST_COLUMNS", 200)

@@ -76,6 +76,7 @@ def test_blocks_that_share_rows(n: int, m: int) -> None:
 
 
 @emulated
+@pytest.mark.usefixtures("altered_sources")
 def test_items_are_all_done_once_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """More tiles of rows than go together, in several batches."""
     monkeypatch.setattr(printed, "GROUPED", 2)
