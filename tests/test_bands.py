@@ -112,3 +112,16 @@ def test_short_rows_off_alignment_come_in_bands(n_cols: int) -> None:
     assert launch.rows_per_block == one.home.band_rows
     assert launch.shared_bytes <= 48 * 1024
     assert shortest_row(work.program, one) <= n_cols <= (longest_row(one) or 0)
+
+
+def test_rows_with_gaps_are_not_read_from_the_same_banks() -> None:
+    """Rows that begin on vectors and do not end there lie whole vectors apart: of lanes with a row
+    each, four or more wait for the same bank."""
+    packed, gaps = (
+        candidates(work.program, work.problem, CUDA_TARGETS["sm_90"])[0].schedule
+        for work in (library_case("var_mean", 1, 35, "bfloat16").work(n_rows=400_000, aligned=lies)
+                     for lies in (False, True)))
+    assert packed.home.band_rows
+    assert gaps.home.band_rows
+    assert packed.lanes < gaps.lanes
+    assert gaps.home.rows_apart == 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from support import nvrtc
 from support.algebra_cases import ACCEPTED
-from support.cuda_cases import LIBRARY, accepted_case, library_case
+from support.cuda_cases import LIBRARY, Case, accepted_case, library_case
 from support.pairs import pairwise
 
+import fusegen as fg
 from fusegen.backend.cuda.emit.source import cuda_source
 from fusegen.backend.cuda.schedule.levels import Block
 from fusegen.backend.cuda.schedule.menu import Menu
+from fusegen.backend.cuda.schedule.select import candidates
 
 pytestmark = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
@@ -60,6 +62,26 @@ def test_rows_that_few_registers_hold_are_not_saved(
     assert few or name in ("layer_norm", "rms_norm"), "beside weights there are none"
     for schedule in few:
         _within_budget(cuda_source(program, schedule).text(), "sm_90", most_spill=32)
+
+
+@fg.pipeline
+def four(x):  # type: ignore[no-untyped-def]
+    """A state of eight numbers."""
+    total = fg.logsumexp(x)
+    return total, total - fg.sum(fg.exp(x - total) * x), fg.var(x), fg.argmax(x)
+
+
+@pytest.mark.parametrize(("n_cols", "dtype"), [
+    (31, "bfloat16"), (35, "float16"), (38, "bfloat16"), (39, "float16"), (39, "float32"),
+    (75, "bfloat16"), (152, "float16"), (305, "bfloat16")])
+def test_short_rows_stay_in_registers(n_cols: int, dtype: str) -> None:
+    """What lanes hold of a row is never an array in memory: that takes several times as long."""
+    case = Case(four, library_case("softmax", 1, n_cols, dtype).inputs, 1, n_cols)
+    work = case.work(n_rows=100_000, aligned=False)
+    found = candidates(work.program, work.problem, work.target)
+    for schedule in [c.schedule for c in found if c.schedule.in_warp][:2]:
+        (report,) = nvrtc.compile_for(cuda_source(work.program, schedule).text(), "sm_90").reports
+        assert report.stack_bytes == 0, (schedule.describe(), report)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])

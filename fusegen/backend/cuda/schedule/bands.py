@@ -7,12 +7,13 @@ memory, or vector by vector where rows are whole vectors: as many lanes a row as
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fusegen.backend.cuda.schedule.banks import best_apart
-from fusegen.backend.cuda.schedule.cuda import CudaSchedule, LoadMode
-from fusegen.backend.cuda.schedule.homes.band import Band, pitch_of
+from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule, LoadMode
+from fusegen.backend.cuda.schedule.homes.band import Band, Lacks, pitch_of
 from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
+from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Program
 
@@ -25,14 +26,33 @@ _NARROW_BYTES = 28672  # likewise of rows of 16 bits, where what a block does on
 _WAVES = 12  # blocks of a multiprocessor that bands of several passes leave it, at least
 
 
-def band_schedules(
-    program: Program, base: CudaSchedule, n_cols: int, n_rows: int | None
-) -> Iterator[CudaSchedule]:
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Short rows in memory. count None: not known. gaps: is there something between them?"""
+
+    columns: int
+    count: int | None
+    gaps: bool
+
+    @classmethod
+    def of(cls, program: Program, problem: Problem, n_cols: int) -> Rows:
+        """Rows that begin on vectors' boundaries and do not end there have gaps."""
+        sizes = {p.dtype.itemsize for k in program.kernels for p in k.elements}
+        gaps = problem.aligned and any(n_cols * size % VECTOR_BYTES for size in sizes)
+        return cls(n_cols, problem.n_rows, gaps)
+
+    def distance(self, room: int, size: int) -> int:
+        """Bytes from a row to the next in shared memory, with room for so many elements."""
+        return pitch_of(room, size) if self.gaps else self.columns * size
+
+
+def band_schedules(program: Program, base: CudaSchedule, rows: Rows) -> Iterator[CudaSchedule]:
     """One for every number of lanes that may own a row; none without elements to bring."""
     sizes = max((tuple(p.dtype.itemsize for p in k.elements) for k in program.kernels), key=sum)
     stores = any(p.output for k in program.kernels for p in k.elements)
     longest = 0 if stores else _MOST_BYTES // max(sizes, default=_MOST_BYTES)
     most = max(FEW_COLUMNS, longest)
+    n_cols = rows.columns
     if not sizes or n_cols > most or not base.target.ampere:
         return
     ways: list[tuple[int, LoadMode]] = [(1, "scalar")]
@@ -44,19 +64,24 @@ def band_schedules(
             if vectors * width <= _MOST_HELD and (lanes == 1 or 2 * n_cols > width * lanes):
                 one = replace(base, load=load, levels=tree(
                     Thread(vectors, width), _THREADS, Lanes(lanes)))
-                yield banded(program, one, n_cols, n_rows)
+                yield banded(program, one, rows)
 
 
-def banded(
-    program: Program, one: CudaSchedule, n_cols: int, n_rows: int | None
-) -> CudaSchedule:
+def banded(program: Program, one: CudaSchedule, rows: Rows) -> CudaSchedule:
     """The same lanes, whose rows pass through shared memory."""
     widest = max(program.kernels, key=lambda k: sum(p.dtype.itemsize for p in k.elements))
     sizes = tuple(p.dtype.itemsize for p in widest.elements)
-    rows = _rows(sizes, one, n_rows)
-    apart = best_apart(n_cols, sizes, one.lanes, one.width, rows * one.lanes // WARP)
-    spare = n_cols // one.width <= one.lanes * (one.vectors - 1)
-    return one.having(home=Band(rows, one.team_items, apart, spare))
+    count = _rows(sizes, one, rows.count)
+    distances = tuple((rows.distance(one.team_items, size), size) for size in sizes)
+    apart = best_apart(distances, one.lanes, one.width, count * one.lanes // WARP)
+    lacks = _lacks(one, rows.columns // one.width)
+    return one.having(home=Band(count, one.team_items, apart, lacks))
+
+
+def _lacks(one: CudaSchedule, n_vectors: int) -> Lacks:
+    if n_vectors <= one.lanes * (one.vectors - 1):
+        return "more"
+    return "nothing" if one.lanes == 1 else "last"
 
 
 def _rows(sizes: tuple[int, ...], one: CudaSchedule, n_rows: int | None) -> int:

@@ -45,7 +45,7 @@ class ManyRows:
     shared: float = figure(0.045, "share", "a row in shared memory")
     chip: float = figure(0.16, "share", "rows that come in where others leave")
     chip_alone: float = figure(0.02, "share", "the same, one block a multiprocessor")
-    band: float = figure(0.02, "share", "short rows through shared memory")
+    band: float = figure(0.0115, "share", "short rows through shared memory")
     device: float = figure(0.05, "share", "rows that do not stay")
     small_block: float = figure(0.0016, "share", "the same, for every block more in 512 threads")
     large_block: float = figure(0.02, "share", "a row in registers of more than 512 threads")
@@ -90,7 +90,7 @@ class ManyRows:
     meeting: float = figure(1.3, "µs", "a block looks who is last and loads nothing")
     latency: float = figure(0.77, "µs", "from a load to its data where memory is busy")
     idle: float = figure(0.45, "factor", "on multiprocessors without a team or a block")
-    uneven: float = figure(0.67, "factor", "on multiprocessors that have a block less")
+    uneven: float = figure(0.335, "factor", "on multiprocessors that have a block less")
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
     clustered_16: float = figure(0.85, "factor", "the same, of 16")
     filling: float = figure(1.6, "µs", "shared memory fills, once")
@@ -193,10 +193,10 @@ class ShortRows:
     """Rows that are not long: what multiprocessors do beside moving their bytes."""
 
     slots: float = figure(7.0e9, "instruction/s", "that a multiprocessor can issue")
-    rate: float = figure(6490000000, "instruction/s", "that it does issue")
-    waves: float = figure(600000000, "wave/s", "of a multiprocessor's shared memory")
+    rate: float = figure(3.245e9, "instruction/s", "that it does issue while rows come and go")
+    waves: float = figure(5.1e8, "wave/s", "of a multiprocessor's shared memory")
     held: float = figure(0.12, "share", "a lane's elements of all arrays beyond 64, for as many")
-    ends: float = figure(0.08, "share", "rows that end inside pieces of memory, written by lanes")
+    ends: float = figure(0.056, "share", "rows that end inside pieces of memory, written by lanes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.backend.cuda.schedule.access import access, words
 from fusegen.backend.cuda.schedule.anchors import loader_of
-from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, band_schedules
+from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, Rows, band_schedules
 from fusegen.backend.cuda.schedule.chips import STATIC_SHARED, chip_schedules
 from fusegen.backend.cuda.schedule.cuda import (
     MAX_ITEMS,
@@ -63,6 +63,7 @@ class Menu:
         self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
         self.width, self.load = access(self.program, p, self.n_cols, self.chunk)
         self.n_vectors = max(1, self.n_cols // self.width)
+        self.rows = Rows.of(self.program, p, self.n_cols)
         self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
         self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
         kernel = self.program.kernels[0]
@@ -96,8 +97,12 @@ class Menu:
             extra=max(sum(n not in kept for n in s.reads) for s in kernel.sweeps) if kept else 0,
             vector_bytes=max(VECTOR_BYTES, self.kept_bytes), scarce=2.0 if self.lists else 0.5,
         )
+
+    @lazy
+    def short(self) -> Short | None:
+        """What rows are that are not long."""
         most = MOST_FOLDED if self._folds else MOST_COLUMNS
-        self.short = Short.of(self.program, self.n_cols, most)
+        return Short.of(self.program, self.rows, most)
 
     @lazy
     def calls(self) -> bool:
@@ -129,7 +134,7 @@ class Menu:
     def all(self) -> Iterator[CudaSchedule]:
         if self.lists and not self.ordered:
             short = short_list_schedules(
-                self.program, self.base, self.n_cols, self.problem.n_rows, self.chunk)
+                self.program, self.base, self.rows, self.chunk)
             yield from short
             if any(one.in_warp for one in short):
                 return  # rows so short are not worth going by
@@ -139,7 +144,7 @@ class Menu:
         if self.ordered or self.chunk is not None:
             yield self._plain()
             return
-        bands = tuple(band_schedules(self.program, self.base, self.n_cols, self.problem.n_rows))
+        bands = tuple(band_schedules(self.program, self.base, self.rows))
         if bands and self.n_cols <= FEW_COLUMNS and self.load in ("shifted", "scalar"):
             yield from bands  # what else there is reads short rows element by element
             if self.load == "shifted":

@@ -202,7 +202,9 @@ def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> fl
         if _held(one) and work.stores and not one.in_warp:
             under_way = here * one.vectors * work.vector_bytes
             return 1.0 + many.starved_bytes * max(0.0, many.wanted_bytes / under_way - 1.0)
-        return 1.0 + many.starved * max(0.0, many.wanted_threads / here - 1.0)
+        there = (work.rows or math.inf) * one.team_threads * one.blocks
+        wanted = min(many.wanted_threads, max(here, there / one.target.multiprocessors))
+        return 1.0 + many.starved * max(0.0, wanted / here - 1.0)
     peeled = one.has_edges
     wanted = many.wanted_threads if peeled and here < 1024 else many.wanted_shared
     alone = 0.0
@@ -274,7 +276,7 @@ def _parallelism(
     filled = -(-rows // one.block_rows) * one.block_rows  # rows that blocks have room for
     blocks = filled // one.block_rows * one.blocks
     places = slots(one, here, many.clustered, many.clustered_16)
-    part = one.threads * min(one.vectors, 4) * VECTOR_BYTES
+    part = one.threads * min(one.vectors, 4 if work.stores else 8) * VECTOR_BYTES
     under_way = min(blocks, places) * max(part, _shared_bytes(one, work))
     busy = min(blocks, target.multiprocessors)
     idle = 1.0 + many.idle * (target.multiprocessors / busy - 1.0)

@@ -10,8 +10,9 @@ from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSche
 
 _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128), (10**6, 255))
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
-_FOLDED: tuple[int, RegisterLimit] = 25, 56
-"""Elements of 16 bits that a lane folds one by one, from which on so many registers are best."""
+_FOLDED: tuple[int, tuple[tuple[int, RegisterLimit], ...]] = 25, ((34, 56), (10**6, 64))
+"""Elements of 16 bits that a lane folds one by one, from which on few registers are best, and the
+fewest that do for so many at most."""
 _COLLECTED, _KEYS = 24, 20
 """Items of a thread of float32 from which on few registers are best where lists are collected: so
 many beside the items."""
@@ -45,8 +46,9 @@ class Needs:
             need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
         one = replace(one, registers=next(n for most, n in _LIMITS if need <= most))
         one = replace(one, registers=self._tight(one) or one.registers)
-        if self._by_elements(one):
-            one = replace(one, registers=_FOLDED[1])
+        folded = self._by_elements(one)
+        if folded is not None:
+            one = replace(one, registers=folded)
             return replace(one, fixed=True, per_sm=_room(one))
         if one.fixed and self.lists:
             return replace(one, per_sm=min(one.per_sm, _room(one)))
@@ -78,11 +80,13 @@ class Needs:
         return next((n for n, b in fit if one.fixed or
                      (one.threads <= b.threads and b.threads * b.blocks <= here)), None)
 
-    def _by_elements(self, one: CudaSchedule) -> bool:
-        """Are short rows of 16 bits folded that lanes hold element by element?"""
+    def _by_elements(self, one: CudaSchedule) -> RegisterLimit | None:
+        """For short rows of 16 bits that lanes hold element by element and fold. None: as usual."""
         folded = one.in_warp and one.home.of_threads and not self.stores and not self.lists
-        many = one.width == 1 and one.items >= _FOLDED[0]
-        return folded and many and self.narrow and self.state > 0 and not self.calls
+        alone = one.width == 1 and self.narrow and self.state > 0 and not self.calls
+        if not folded or not alone or one.items < _FOLDED[0]:
+            return None
+        return next(n for most, n in _FOLDED[1] if one.items <= most)
 
 
 def _room(one: CudaSchedule) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, banded
+from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, Rows, banded
 from fusegen.backend.cuda.schedule.collected import (
     bin_bits_of,
     collected_by_warps,
@@ -113,10 +113,11 @@ def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
 
 
 def short_list_schedules(
-    program: Program, base: CudaSchedule, n_cols: int, n_rows: int | None, chunk: int | None
+    program: Program, base: CudaSchedule, rows: Rows, chunk: int | None
 ) -> tuple[CudaSchedule, ...]:
     """Schedules for rows that lanes or a block can hold: faster than any that keeps candidates as a
     row goes by."""
+    n_cols = rows.columns
     lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
     if not lists or chunk is not None or base.wide_columns or not base.target.ampere:
         return ()
@@ -131,14 +132,14 @@ def short_list_schedules(
     if n_cols <= FEW_COLUMNS and any(k.elements for k in program.kernels):
         whole = (base,) if base.load == "aligned" and base.width > 1 else ()
         for one in (*whole, by_elements(base, 1)):
-            found += (banded(program, o, n_cols, n_rows)
+            found += (banded(program, o, rows)
                       for o in (*_of_lanes(one, lists, n_cols),
                                 *collected_by_warps(one, ks, max(1, n_cols // one.width), size)))
     found += collected_schedules(base, ks, max(1, n_cols // base.width), size)
     if len(program.sweeps) == 1 and base.target.clusters:
         found += collected_in_clusters(base, ks, max(1, n_cols // base.width), size)
-    if n_rows and len(program.sweeps) == 1:
-        found += collected_in_slices(base, ks, max(1, n_cols // base.width), n_rows, size)
+    if rows.count and len(program.sweeps) == 1:
+        found += collected_in_slices(base, ks, max(1, n_cols // base.width), rows.count, size)
     return tuple(found)
 
 

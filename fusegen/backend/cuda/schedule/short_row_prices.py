@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS
+from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, Rows
 from fusegen.backend.cuda.schedule.banks import waves
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortRows
@@ -25,21 +25,21 @@ _SHARP = 3  # how little what takes less adds to what takes most
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """A program's rows: columns, bytes of an array's element, bytes of the row's values."""
+    """A program's rows, bytes of every array's element, bytes of the row's values."""
 
     program: Program
-    n_cols: int
+    rows: Rows
     sizes: tuple[int, ...]
     values: int
 
     @classmethod
-    def of(cls, program: Program, n_cols: int, most: int) -> Short | None:
+    def of(cls, program: Program, rows: Rows, most: int) -> Short | None:
         """None of rows that are longer than that."""
-        if n_cols > most:
+        if rows.columns > most:
             return None
         heaviest = max(program.kernels, key=_row_bytes)
         values = sum(p.dtype.itemsize for p in program.outputs if p.shape == "row")
-        return cls(program, n_cols, tuple(p.dtype.itemsize for p in heaviest.elements), values)
+        return cls(program, rows, tuple(p.dtype.itemsize for p in heaviest.elements), values)
 
 
 def price_of_short(
@@ -49,14 +49,14 @@ def price_of_short(
     price = price_of(one, work, figures)
     if price.adds or not short.sizes:
         return price
-    f, target = figures.short_rows, one.target
-    moved = short.n_cols * sum(short.sizes) + short.values
+    f, target, n_cols = figures.short_rows, one.target, short.rows.columns
+    moved = n_cols * sum(short.sizes) + short.values
     memory = moved / (target.bandwidth / target.multiprocessors)
-    issue = effort(short.program, one).of_row(one, short.n_cols) / f.rate
+    issue = effort(short.program, one).of_row(one, n_cols) / f.rate
     busy = 0.0
     if one.home.band_rows:
-        each = [waves(short.n_cols, size, one.lanes, one.width, one.home.rows_apart)
-                for size in short.sizes]
+        each = [waves(short.rows.distance(one.team_items, size), size, one.lanes, one.width,
+                      one.home.rows_apart) for size in short.sizes]
         busy = _vectors(one, short) * sum(each) * one.lanes / WARP / f.waves
     whole = (1.0 + (issue / memory) ** _SHARP + (busy / memory) ** _SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name not in ("merges", "fit", "registers")]
@@ -68,7 +68,7 @@ def price_of_short(
 def _ends(one: CudaSchedule, work: Work, short: Short, f: ShortRows) -> float:
     """Rows that begin and end inside pieces of memory which lanes of two of them write."""
     apart = one.in_warp and one.home.of_threads and not one.home.band_rows and work.stores
-    inside = one.load != "aligned" and short.n_cols <= FEW_COLUMNS
+    inside = one.load != "aligned" and short.rows.columns <= FEW_COLUMNS
     return 1.0 + f.ends if apart and inside else 1.0
 
 
@@ -78,4 +78,4 @@ def _row_bytes(kernel: Kernel) -> int:
 
 def _vectors(one: CudaSchedule, short: Short) -> int:
     """Of a lane that has most of them."""
-    return -(-max(1, short.n_cols // one.width) // one.lanes)
+    return -(-max(1, short.rows.columns // one.width) // one.lanes)

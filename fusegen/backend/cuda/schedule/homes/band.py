@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, assert_never
 
 from fusegen.backend.cuda.schedule.figures import ManyRows
 from fusegen.backend.cuda.schedule.homes.base import Array, Sizes, Stay
@@ -12,6 +12,9 @@ from fusegen.backend.cuda.schedule.homes.held import Registers
 from fusegen.backend.emit.lines import Line
 
 _VECTOR = 16  # bytes that copies move
+
+Lacks = Literal["nothing", "last", "more"]
+"""What lanes may lack of their vectors: compilers that know make less of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class Band(Registers):
     rows: int  # of a block
     columns: int  # of a row, at most
     apart: int = 1  # rows that teams of a warp have at a time, so that they find other banks
-    spare: bool = False  # may lanes lack more than the last of their vectors?
+    lacks: Lacks = "more"
     store: ClassVar[str] = "keep_items"
 
     @property
@@ -44,15 +47,19 @@ class Band(Registers):
         return self.apart
 
     def fewest(self, threads: int, vectors: int) -> int:
-        return 0 if self.spare else threads * (vectors - 1) + 1
+        return 0 if self.lacks == "more" else threads * (vectors - 1) + 1
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
-        if self.spare:
-            return ("const column_t at = begin + rank;",
-                    "const int live = live_vectors<Team, kVectors>(at, end);")
-        # Every lane has all of its vectors but the last, which some may lack.
-        return ("const column_t at = begin + rank;",
-                "const int live = kVectors - 1 + (at + (kVectors - 1) * Team::threads() < end);")
+        match self.lacks:
+            case "nothing":
+                live = "kVectors"
+            case "last":
+                live = "kVectors - 1 + (at + (kVectors - 1) * Team::threads() < end)"
+            case "more":
+                live = "live_vectors<Team, kVectors>(at, end)"
+            case _:
+                assert_never(self.lacks)
+        return "const column_t at = begin + rank;", f"const int live = {live};"
 
     def shared_bytes(self, sizes: Sizes) -> int:
         return self.rows * sum(pitch_of(self.columns, size) for size in sizes.elements)
