@@ -5,6 +5,9 @@ from __future__ import annotations
 from fusegen.ir import graph as g
 from fusegen.ir.ops import OPS
 
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_EXACT = ("neg", "abs", "maximum", "minimum")
+
 
 def is_condition(node: g.Node) -> bool:
     """Is the node's value true or false by its operation alone? An input's type is not known."""
@@ -33,3 +36,21 @@ def is_column(node: g.Node) -> bool:
             return dtype.kind == "int" and is_column(arg)  # calls check that columns fit the type
         case _:
             return False
+
+
+@g.asked_once
+def asks_what_rounds(arg: g.Node) -> bool:
+    """Does it compare, beside a value of the row, what floats round? Over the reals
+    exp(x - max(x)) > 0 always holds; in floats it is a switch."""
+    return any(isinstance(n, g.Map) and n.op in _COMPARISONS and g.reductions_of(n)
+               and not all(map(_compares_exactly, n.args)) for n in g.topological((arg,)))
+
+
+def _compares_exactly(node: g.Node) -> bool:
+    """Has the number in floats the sign and the order that it has over the reals? A difference of
+    two floats has."""
+    if not isinstance(node, g.Map) or not g.reductions_of(node):
+        return True
+    if node.op == "sub":
+        return not any(isinstance(a, g.Map) and g.reductions_of(a) for a in node.args)
+    return node.op in _EXACT and all(map(_compares_exactly, node.args))

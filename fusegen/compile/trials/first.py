@@ -9,9 +9,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
+from fusegen.algebra.refusals import advice
 from fusegen.compile.trials.floats import Alarm, shortest, try_floats
 from fusegen.compile.trials.short_lists import with_short_lists
 from fusegen.ir import graph as g
+from fusegen.ir.conditions import asks_what_rounds
 from fusegen.ir.derivation import Dependent, Derivation, Refusal, RefusalKind, Refused
 from fusegen.ir.dtypes import BOOL, FLOAT32, INT64, DType
 from fusegen.ir.witness import Stray
@@ -47,7 +49,8 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
             entry = derivation[alarm.name]
             assert isinstance(entry, Dependent)
             defects[alarm.name] = found = _refused(graph, entry, alarm)
-            if not graph.scalars:  # of which some values may be hard: each may do better alone
+            defect = found.refusal.kind is RefusalKind.DEFECT
+            if defect and not graph.scalars:  # of which some values may be hard: each may do better alone
                 warnings.warn(f"{graph.name}: {found.refusal}", RuntimeWarning, stacklevel=2)
         derivation = with_repairs(graph, derived(graph, defects), dtypes, but=unfit)
     return derivation
@@ -77,6 +80,9 @@ def least_columns(graph: g.Graph) -> int:
 
 def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
     node = graph[entry.name]
+    assert isinstance(node, g.Reduce)
+    if asks_what_rounds(node.arg):
+        return Refused(entry.name, entry.depends_on, _switch(node, stray(alarm)))
     found = "it is not finite where the text is." if alarm.error == float("inf") else (
         f"it is wrong by {alarm.error:.3g}, where rounding explains {alarm.allowed:.3g}."
     )
@@ -89,6 +95,13 @@ def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
     return Refused(entry.name, entry.depends_on, Refusal(
         RefusalKind.DEFECT, node.loc, what, why, fix, stray(alarm)
     ))
+
+
+def _switch(node: g.Node, witness: Stray) -> Refusal:
+    what = "its condition holds over the real numbers and not in floats"
+    why = "It compares what floats round, as exp(x - m) > 0, where exp reaches 0: in floats it is a\n" \
+          "switch at a value that moves as the row is read."
+    return Refusal(RefusalKind.KINK, node.loc, what, why, advice(RefusalKind.KINK), witness)
 
 
 def stray(alarm: Alarm) -> Stray:
