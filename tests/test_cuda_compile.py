@@ -56,7 +56,7 @@ def test_rows_that_few_registers_hold_are_not_saved(
     work = library_case(name, 1, 6001 if lies else 6000, dtype).work(n_rows=4000, **lies)
     program = work.result("lower")
     held = [s for s in Menu(program, work.problem, work.target, None).fitting()
-            if s.team == Block(s.threads) and s.home.of_threads and s.home.keeps]
+            if s.team == Block(s.threads) and s.home.threads_keep]
     few = [s for s in held if s.registers < 64]
     assert held
     assert few or name in ("layer_norm", "rms_norm"), "beside weights there are none"

@@ -50,7 +50,7 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
             assert isinstance(entry, Dependent)
             defects[alarm.name] = found = _refused(graph, entry, alarm)
             defect = found.refusal.kind is RefusalKind.DEFECT
-            if defect and not graph.scalars:  # of which some values may be hard: each may do better alone
+            if defect and not graph.scalars:  # of which some may be hard: each may do better alone
                 warnings.warn(f"{graph.name}: {found.refusal}", RuntimeWarning, stacklevel=2)
         derivation = with_repairs(graph, derived(graph, defects), dtypes, but=unfit)
     return derivation
@@ -99,8 +99,8 @@ def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
 
 def _switch(node: g.Node, witness: Stray) -> Refusal:
     what = "its condition holds over the real numbers and not in floats"
-    why = "It compares what floats round, as exp(x - m) > 0, where exp reaches 0: in floats it is a\n" \
-          "switch at a value that moves as the row is read."
+    why = "It compares what floats round, as exp(x - m) > 0 where exp reaches 0: a switch at a\n" \
+          "value that moves as the row is read."
     return Refusal(RefusalKind.KINK, node.loc, what, why, advice(RefusalKind.KINK), witness)
 
 

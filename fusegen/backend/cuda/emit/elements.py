@@ -13,11 +13,11 @@ from fusegen.backend.cuda.emit.state import StateView
 from fusegen.backend.cuda.emit.views import LiftView, ListView, SearchView
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside, uses_of
-from fusegen.backend.emit.terms import TERM, replaced, term_of
+from fusegen.backend.emit.terms import TERM, below_pivots, replaced, term_of
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import COLUMN, Kernel, Let, Sweep
 from fusegen.ir.kernel_walk import used_in
-from fusegen.ir.monoid import Best, Folded, KBest, Moving, Own, Relative
+from fusegen.ir.monoid import Best, Folded, KBest, Moving, Own
 
 _PAIRED = {C_TYPES[n] for n in PAIR_TYPES}
 
@@ -192,21 +192,12 @@ class ElementPrinter:
             term = term_of(self.keeps.relative)  # with all digits that results need
             lines += self._kept(term)
             summed = [(name, replaced(lift, {term: TERM})) for name, lift in summed]
-        with self.dialect.terms(r.name for r in relatives if self.below_zero(r)):
+        with self.dialect.terms(below_pivots(monoid)):
             lines += [self.dialect.line(f"state.{name} += {self.dialect.text(lift)};", lift)
                       for name, lift in summed]
             lines += [self.dialect.line(f"{place} = {self.dialect.text(value)};", value)
                       for place, value in put]
         return lines
-
-    def below_zero(self, relative: Relative) -> bool:
-        """Is it the distance from a maximum of the same values?"""
-        monoid = self.sweep.monoid
-        pivot = monoid.pivot(relative.pivot)
-        if pivot.action != "shift" or not isinstance(pivot.value, Var):
-            return False
-        maxima = {f.name: f.lift for f in monoid.folded if f.fold == "max"}
-        return maxima.get(pivot.value.name) == relative.atom
 
     def store_lines(self) -> list[Line]:
         stores = self.sweep.element_stores

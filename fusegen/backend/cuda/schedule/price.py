@@ -139,14 +139,9 @@ def _edges(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
         return 1.0 + waits * 1e-6 * one.target.bandwidth / moved if moved else 1.0
     if one.home.slice_vectors and one.load == "shifted":
         return 1.0 + many.shifted_slice
-    if not _held(one) or not work.stores:
+    if not one.home.threads_keep or not work.stores:
         return 1.0
     return 1.0 + (many.edge_alone if here <= 1 else 0.0)
-
-
-def _held(one: CudaSchedule) -> bool:
-    """Do threads hold the row in their registers?"""
-    return one.home.of_threads and one.home.keeps
 
 
 def _waits(blocks: int, many: ManyRows) -> float:
@@ -187,7 +182,7 @@ def _registers(one: CudaSchedule, work: Work, many: ManyRows) -> float:
 
 def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     """More than four vectors of a thread."""
-    if one.vectors <= 4 or not _held(one):
+    if one.vectors <= 4 or not one.home.threads_keep:
         return 0.0
     if one.in_warp:
         return many.long_lanes if one.lanes == WARP else 0.0
@@ -199,7 +194,7 @@ def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> fl
     """Where shared memory has room for few blocks, they need many threads."""
     here = resident * one.threads
     if not _shared_bytes(one, work):
-        if _held(one) and work.stores and not one.in_warp:
+        if one.home.threads_keep and work.stores and not one.in_warp:
             under_way = here * one.vectors * work.vector_bytes
             return 1.0 + many.starved_bytes * max(0.0, many.wanted_bytes / under_way - 1.0)
         there = (work.rows or math.inf) * one.team_threads * one.blocks
@@ -259,7 +254,7 @@ def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     fills = many.filling if one.home.slice_vectors else 0.0
     fills += many.filling_band if one.home.band_rows else 0.0
     waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
-    if _held(one) and work.stores and not one.in_warp:
+    if one.home.threads_keep and work.stores and not one.in_warp:
         waits += one.items * figures.few.thread_element
     return waits * 1e-6 * one.target.bandwidth / moved if moved else 0.0
 

@@ -57,8 +57,7 @@ class Needs:
     def _tight(self, one: CudaSchedule) -> RegisterLimit | None:
         """For rows that threads of blocks hold and write: few registers, so that other rows are
         read and written meanwhile. None: compilers take what they like."""
-        held = one.home.of_threads and one.home.keeps and not one.in_warp
-        if not held or self.wide or self.calls:
+        if not one.home.threads_keep or one.in_warp or self.wide or self.calls:
             return None
         if one.lists == "collected" and one.width < MAX_WIDTH and len(self.lists) == 1:
             return self._least(one, _KEYS + one.items) if one.items >= _COLLECTED else None

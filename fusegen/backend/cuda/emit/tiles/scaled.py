@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.elements import ElementPrinter
 from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.terms import below_pivots
 from fusegen.ir.expr import Call, Expr, Lit, Var, variables
 from fusegen.ir.kernel import Kernel, Sweep
 from fusegen.ir.monoid import Level, Relative
@@ -146,7 +147,8 @@ class ScaledPrinter:
         lines = self.elements.item_lines([*(s.core for s in cores.values()), *powered])
         lines += [self._power(r, s) for r, s in cores.items()]
         text, line = self.dialect.text, self.dialect.line
-        with self.dialect.terms(f"{r.name}_power" for r in cores if self.elements.below_zero(r)):
+        below = below_pivots(self.sweep.monoid)
+        with self.dialect.terms(f"{r.name}_power" for r in cores if r.name in below):
             lines += [line(f"state.{m.name} += {text(e)};", e)
                       for m, e in zip(moving, powered, strict=False)]
             lines += [line(f"{place} = {text(e)};", e)

@@ -12,6 +12,7 @@ from fusegen.backend.cuda.emit.tiles.views import SumView
 from fusegen.backend.cuda.schedule.tiles.tile import held_numbers
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line
+from fusegen.backend.emit.terms import below_pivots
 from fusegen.backend.emit.vector_sums import VectorSum
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Call, Expr, Lit, Var, variables
@@ -66,8 +67,8 @@ class SumPrinter:
         pivots = {n: self.monoid.pivot(n) for n in moving.pivots}
         relatives = [r for r in self.monoid.relatives if r.pivot in pivots]
         exps = [Call("exp", (Var(p.move),)) for p in pivots.values()]
-        return [f for _, f in moving.transport] == exps and bool(relatives) and all(
-            self.elements.below_zero(r) for r in relatives)
+        return [f for _, f in moving.transport] == exps and bool(relatives) and (
+            below_pivots(self.monoid).issuperset(r.name for r in relatives))
 
     def factors(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """Moves of pivots, and the factor that each sum takes from them: (name, C++)."""

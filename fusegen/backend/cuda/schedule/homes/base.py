@@ -102,6 +102,11 @@ class AnyHome:
         return False
 
     @property
+    def threads_keep(self) -> bool:
+        """Do threads hold rows in their registers?"""
+        return self.of_threads and self.keeps
+
+    @property
     def awaited(self) -> bool:
         """Do blocks that share a row wait for one another before they go on with it?"""
         return self.keeps
