@@ -28,22 +28,26 @@ _WAVES = 12  # blocks of a multiprocessor that bands of several passes leave it,
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Short rows in memory. count None: not known. gaps: is there something between them?"""
+    """Short rows in memory. count None: not known. packed, gaps: may they follow one another, may
+    there be something between them?"""
 
     columns: int
     count: int | None
+    packed: bool
     gaps: bool
 
     @classmethod
     def of(cls, program: Program, problem: Problem, n_cols: int) -> Rows:
-        """Rows that begin on vectors' boundaries and do not end there have gaps."""
+        """Rows that begin on vectors' boundaries and do not end there have gaps. Where arrays lie
+        differently, some may have gaps."""
         sizes = {p.dtype.itemsize for k in program.kernels for p in k.elements}
         gaps = problem.aligned and any(n_cols * size % VECTOR_BYTES for size in sizes)
-        return cls(n_cols, problem.n_rows, gaps)
+        return cls(n_cols, problem.n_rows, not gaps, gaps or not problem.in_phase)
 
-    def distance(self, room: int, size: int) -> int:
+    def distances(self, room: int, size: int) -> tuple[int, ...]:
         """Bytes from a row to the next in shared memory, with room for so many elements."""
-        return pitch_of(room, size) if self.gaps else self.columns * size
+        return tuple(distance for distance, may in (
+            (self.columns * size, self.packed), (pitch_of(room, size), self.gaps)) if may)
 
 
 def band_schedules(program: Program, base: CudaSchedule, rows: Rows) -> Iterator[CudaSchedule]:
@@ -72,7 +76,7 @@ def banded(program: Program, one: CudaSchedule, rows: Rows) -> CudaSchedule:
     widest = max(program.kernels, key=lambda k: sum(p.dtype.itemsize for p in k.elements))
     sizes = tuple(p.dtype.itemsize for p in widest.elements)
     count = _rows(sizes, one, rows.count)
-    distances = tuple((rows.distance(one.team_items, size), size) for size in sizes)
+    distances = tuple((d, size) for size in sizes for d in rows.distances(one.team_items, size))
     apart = best_apart(distances, one.lanes, one.width, count * one.lanes // WARP)
     lacks = _lacks(one, rows.columns // one.width)
     return one.having(home=Band(count, one.team_items, apart, lacks))

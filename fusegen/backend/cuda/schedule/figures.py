@@ -94,7 +94,7 @@ class ManyRows:
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
     clustered_16: float = figure(0.85, "factor", "the same, of 16")
     filling: float = figure(1.6, "µs", "shared memory fills, once")
-    filling_band: float = figure(0.3, "µs", "the same, with a band of short rows")
+    filling_band: float = figure(0.5, "µs", "the same, with a band of short rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +194,9 @@ class ShortRows:
 
     slots: float = figure(7.0e9, "instruction/s", "that a multiprocessor can issue")
     rate: float = figure(3.245e9, "instruction/s", "that it does issue while rows come and go")
-    waves: float = figure(5.1e8, "wave/s", "of a multiprocessor's shared memory")
-    held: float = figure(0.12, "share", "a lane's elements of all arrays beyond 64, for as many")
-    ends: float = figure(0.056, "share", "rows that end inside pieces of memory, written by lanes")
+    waves: float = figure(5.87e8, "wave/s", "of a multiprocessor's shared memory")
+    held: float = figure(0.084, "share", "a lane's elements of all arrays beyond 64, for as many")
+    ends: float = figure(0.028, "share", "rows that end inside pieces of memory, written by lanes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,8 +147,7 @@ class Menu:
         bands = tuple(band_schedules(self.program, self.base, self.rows))
         if bands and self.n_cols <= FEW_COLUMNS and self.load in ("shifted", "scalar"):
             yield from bands  # what else there is reads short rows element by element
-            if self.load == "shifted":
-                yield from self._lanes()
+            yield from self._lanes()
             return
         whole = [*bands, *self._lanes(), *self._blocks()]
         if self.work.sweeps > 1 and self.kept_bytes:

@@ -7,6 +7,7 @@ lanes without elements as much as others. All schedules are priced alike, whoeve
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 
 from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, Rows
 from fusegen.backend.cuda.schedule.banks import waves
@@ -55,8 +56,8 @@ def price_of_short(
     issue = effort(short.program, one).of_row(one, n_cols) / f.rate
     busy = 0.0
     if one.home.band_rows:
-        each = [waves(short.rows.distance(one.team_items, size), size, one.lanes, one.width,
-                      one.home.rows_apart) for size in short.sizes]
+        each = [fmean(waves(d, size, one.lanes, one.width, one.home.rows_apart)
+                      for d in short.rows.distances(one.team_items, size)) for size in short.sizes]
         busy = _vectors(one, short) * sum(each) * one.lanes / WARP / f.waves
     whole = (1.0 + (issue / memory) ** _SHARP + (busy / memory) ** _SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name not in ("merges", "fit", "registers")]
