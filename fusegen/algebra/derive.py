@@ -13,19 +13,12 @@ from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.own.laws import own_entry
 from fusegen.algebra.proof.definitions import definitions_of
 from fusegen.algebra.reading import read_setting, wholes_of
-from fusegen.algebra.refusals import advice, with_stray, with_witness
+from fusegen.algebra.refusals import ROUNDED, refused, with_stray, with_witness
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import Unmodelled, operations, told
 from fusegen.ir import graph as g
-from fusegen.ir.derivation import (
-    Base,
-    Commuted,
-    Derivation,
-    Entry,
-    Refusal,
-    RefusalKind,
-    Refused,
-)
+from fusegen.ir.conditions import asks_what_rounds
+from fusegen.ir.derivation import Base, Commuted, Derivation, Entry, RefusalKind, Refused
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
 _SUMS = (g.Fold.SUM, g.Fold.MEAN)
@@ -75,7 +68,7 @@ def _needs(graph: g.Graph, node: g.Reduce | g.TopK) -> tuple[str, ...]:
 
 def _idle(graph: g.Graph, node: g.Reduce | g.TopK, lost: frozenset[str]) -> Entry:
     why = f"it is of use beside {', '.join(sorted(lost))} alone."
-    return _refused(graph, node, _needs(graph, node), RefusalKind.UNPROVED, why)
+    return refused(graph, node, _needs(graph, node), RefusalKind.UNPROVED, why)
 
 
 def _decided(
@@ -86,14 +79,14 @@ def _decided(
     if not needs:
         return Base(graph.names[node])
     if operations(node.arg) > _MOST:
-        return _refused(graph, node, needs, RefusalKind.UNPROVED,
+        return refused(graph, node, needs, RefusalKind.UNPROVED,
                         f"its expression has more than {_MOST} operations, those that are used "
                         "twice counted twice.")
     # sympy may take for ever. What is late keeps its sweep, and is asked again another time.
     seconds = min(REDUCTION_SECONDS, left)
     why = f"sympy did not decide it within {REDUCTION_SECONDS:g} seconds, or all of the text " \
           f"within {TEXT_SECONDS:g}."
-    late: Entry = _refused(graph, node, needs, RefusalKind.LATE, why)
+    late: Entry = refused(graph, node, needs, RefusalKind.LATE, why)
     work = functools.partial(_entry, graph, node, needs, entries, witnesses)
     entry = within(seconds, work, late) if seconds > 0 else late
     return with_witness(graph, node, entry, entries) if witnesses else entry
@@ -123,32 +116,34 @@ def _read(
         if node.fold in _SUMS:
             return _dependent(graph, node, needs, setting, witnesses)
         why = f"{node.fold.value} of a value that depends on another reduction has no rule."
-        return _refused(graph, node, needs, RefusalKind.UNPROVED, why)
+        return refused(graph, node, needs, RefusalKind.UNPROVED, why)
     except Unmodelled as error:
         return _unmodelled(graph, node, needs, error.node)
     except (ArithmeticError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
         why = f"sympy stopped with {type(error).__name__}: {error}."
-        return _refused(graph, node, needs, RefusalKind.UNPROVED, why)
+        return refused(graph, node, needs, RefusalKind.UNPROVED, why)
 
 
 def _commuted(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting
 ) -> Entry:
     trend, proof = trend_of(setting)
+    if trend.sign == 0 and asks_what_rounds(node.arg):
+        return refused(graph, node, needs, RefusalKind.KINK, ROUNDED)
     if trend.sign == 0:
         why = f"f is not proved monotone in one element: f = {told(setting.f)}."
-        return _refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
+        return refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
     # max f(x) is NaN if any f(x) is; f of the greatest x need not be.
     partial = out_of_domain(setting)
     if partial is not None:
         why = f"{partial.op} ({partial.loc.short}) has no value for some elements: the text may " \
               "be NaN there, whatever the greatest is."
         todo = "To share the sweep, keep its operand where it has a value: fg.maximum(x, 1e-6)."
-        return _refused(graph, node, needs, RefusalKind.SPECIAL, why, todo)
+        return refused(graph, node, needs, RefusalKind.SPECIAL, why, todo)
     if not trend.strict and _uses_columns(graph, node):
         why = f"f = {told(setting.f)} makes different elements equal, and equal ones go to the " \
               "lowest column: columns taken by the element itself would differ (values would not)."
-        return _refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
+        return refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
     (element,) = setting.elements
     return Commuted(graph.names[node], needs, graph.names[element], trend.sign > 0, (proof,))
 
@@ -170,12 +165,12 @@ def _dependent(
     wide = [graph.names[n] for n in setting.rows if n in graph.wide]
     if isinstance(found, Doubt) and wide:
         why = f"{', '.join(wide)} is a vector, and a state keeps its sums relative to numbers."
-        return _refused(graph, node, needs, RefusalKind.ORDER, why, _VECTORS)
+        return refused(graph, node, needs, RefusalKind.ORDER, why, _VECTORS)
     if isinstance(found, Doubt):
-        refused = _refused(graph, node, needs, found.kind, found.why, found.todo)
+        entry = refused(graph, node, needs, found.kind, found.why, found.todo)
         if witnesses and found.merge is not None:
-            return with_stray(graph, node, refused, *found.merge)
-        return refused
+            return with_stray(graph, node, entry, *found.merge)
+        return entry
     return found
 
 
@@ -184,21 +179,10 @@ def _unmodelled(
 ) -> Refused:
     if isinstance(stuck, g.Literal):
         why = f"it holds {stuck.value} ({stuck.loc.short}), and the algebra speaks of finite reals."
-        return _refused(graph, node, needs, RefusalKind.UNPROVED, why)
+        return refused(graph, node, needs, RefusalKind.UNPROVED, why)
     ordered = [n for n in g.topological((stuck,)) if isinstance(n, g.TopK | g.Take)]
     if isinstance(stuck, g.Map | g.Cast) and not ordered:
         why = f"the algebra has no model of {graph.names[stuck]} ({stuck.loc.short})."
-        return _refused(graph, node, needs, RefusalKind.UNPROVED, why)
+        return refused(graph, node, needs, RefusalKind.UNPROVED, why)
     why = f"it uses {graph.names[stuck]}, which exists only when the row is finished."
-    return _refused(graph, node, needs, RefusalKind.ORDER, why)
-
-
-def _refused(
-    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], kind: RefusalKind, why: str,
-    todo: str = "",
-) -> Refused:
-    what = node.fold.value if isinstance(node, g.Reduce) else f"topk({node.k})"
-    others = ", ".join(needs)
-    shown = f"{what} ({graph.names[node]}) cannot join the sweep of {others}: {kind.value}"
-    fix = f"{todo or advice(kind)}\nIt keeps a sweep of its own; the result is the same."
-    return Refused(graph.names[node], needs, Refusal(kind, node.loc, shown, why, fix))
+    return refused(graph, node, needs, RefusalKind.ORDER, why)

@@ -14,7 +14,7 @@ from fusegen.algebra.refute import confusion, ratio
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import Unmodelled
 from fusegen.ir import graph as g
-from fusegen.ir.derivation import Entry, RefusalKind, Refused
+from fusegen.ir.derivation import Entry, Refusal, RefusalKind, Refused
 from fusegen.ir.errors import FusegenError
 from fusegen.ir.witness import Witness
 
@@ -63,6 +63,10 @@ def _witness(
             assert_never(kind)
 
 
+ROUNDED = """It compares what floats round, as exp(x - m) > 0 where exp reaches 0: a switch at a
+value that moves as the row is read."""
+
+
 def advice(kind: RefusalKind) -> str:
     """How a text that was refused could share a sweep."""
     match kind:
@@ -99,3 +103,15 @@ def advice(kind: RefusalKind) -> str:
             return "To share the sweep, write it as sums, maxima or minima of simpler expressions."
         case _:
             assert_never(kind)
+
+
+def refused(
+    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], kind: RefusalKind, why: str,
+    todo: str = "",
+) -> Refused:
+    """Of a reduction whose sweep others have to precede."""
+    what = node.fold.value if isinstance(node, g.Reduce) else f"topk({node.k})"
+    others = ", ".join(needs)
+    shown = f"{what} ({graph.names[node]}) cannot join the sweep of {others}: {kind.value}"
+    fix = f"{todo or advice(kind)}\nIt keeps a sweep of its own; the result is the same."
+    return Refused(graph.names[node], needs, Refusal(kind, node.loc, shown, why, fix))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 
-from fusegen.algebra.refusals import advice
+from fusegen.algebra.refusals import ROUNDED, refused
 from fusegen.compile.trials.floats import Alarm, shortest, try_floats
 from fusegen.compile.trials.short_lists import with_short_lists
 from fusegen.ir import graph as g
@@ -82,7 +83,8 @@ def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
     node = graph[entry.name]
     assert isinstance(node, g.Reduce)
     if asks_what_rounds(node.arg):
-        return Refused(entry.name, entry.depends_on, _switch(node, stray(alarm)))
+        switch = refused(graph, node, entry.depends_on, RefusalKind.KINK, ROUNDED)
+        return replace(switch, refusal=replace(switch.refusal, witness=stray(alarm)))
     found = "it is not finite where the text is." if alarm.error == float("inf") else (
         f"it is wrong by {alarm.error:.3g}, where rounding explains {alarm.allowed:.3g}."
     )
@@ -95,13 +97,6 @@ def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
     return Refused(entry.name, entry.depends_on, Refusal(
         RefusalKind.DEFECT, node.loc, what, why, fix, stray(alarm)
     ))
-
-
-def _switch(node: g.Node, witness: Stray) -> Refusal:
-    what = "its condition holds over the real numbers and not in floats"
-    why = "It compares what floats round, as exp(x - m) > 0 where exp reaches 0: a switch at a\n" \
-          "value that moves as the row is read."
-    return Refusal(RefusalKind.KINK, node.loc, what, why, advice(RefusalKind.KINK), witness)
 
 
 def stray(alarm: Alarm) -> Stray:
