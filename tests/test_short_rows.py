@@ -3,6 +3,8 @@ a row each; against float64."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from support.algebra_cases import ACCEPTED
@@ -82,14 +84,28 @@ def test_a_value_of_several_arrays_is_kept(dtype: str, n_cols: int, shift: int, 
     agrees(case, one, shift, dtype)
 
 
-def agrees(case: Case, one: CudaSchedule, shift: int, dtype: str) -> None:
+def agrees(case: Case, one: CudaSchedule, shift: int, dtype: str, **lies: Any) -> None:
     """With NumPy's reading of the text."""
     with np.errstate(all="ignore"):
         wanted = case.reference()
-    for found, want in zip(case.emulate(schedule=one, shift=shift), wanted, strict=True):
+    for found, want in zip(case.emulate(schedule=one, shift=shift, **lies), wanted,
+                           strict=True):
         if found.dtype == np.int64:
             np.testing.assert_array_equal(found, want)
         else:
             size = 1 + np.nanmax(np.abs(np.where(np.isfinite(want), want, 0)))
             np.testing.assert_allclose(found.astype("f8") / size, want.astype("f8") / size,
                                        rtol=0, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize(("name", "dtype", "n_cols", "lanes"), [
+    ("shares", "float16", 33, 8), ("residual", "bfloat16", 47, 16), ("shares", "bfloat16", 21, 32)])
+def test_few_elements_are_read_one_by_one(
+    name: str, dtype: str, n_cols: int, lanes: int
+) -> None:
+    """Short rows of arrays that lie differently are also offered without shared memory."""
+    case = case_of(name, 37, n_cols, dtype)
+    work = case.work(n_rows=100_000, aligned=False, in_phase=False)
+    one = held(work, lanes, band=False)
+    assert (one.load, one.width) == ("scalar", 1)
+    agrees(case, one, 1, dtype, apart=3, in_phase=False)
