@@ -94,7 +94,7 @@ class ManyRows:
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
     clustered_16: float = figure(0.85, "factor", "the same, of 16")
     filling: float = figure(1.6, "µs", "shared memory fills, once")
-    filling_band: float = figure(0.5, "µs", "the same, with a band of short rows")
+    filling_band: float = figure(1.5, "µs", "the same, with a band of short rows")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ _THREADS = 128
 _MOST_NARROW, _MOST, _MOST_FOLDED = 8, 10, 16
 """Vectors of a lane: of eight elements; of others; of others that are only folded."""
 _FEW_ITEMS = 3, 9  # elements of a lane that reads rows out of phase one by one
+_FEW_COLUMNS = 64  # likewise, where lanes side by side take less than 32 bytes
 _MANY = 6  # vectors of a lane, beyond which twice as many lanes are better where rows are written
 
 
@@ -36,7 +37,8 @@ def lane_schedules(
     if base.load == "shifted" and not folds:  # lanes side by side need not know where vectors are
         for lanes in (8, 16, WARP):
             items = -(-n_cols // lanes)
-            if _FEW_ITEMS[0] <= items <= _FEW_ITEMS[1]:
+            enough = lanes >= few or n_cols <= _FEW_COLUMNS
+            if enough and _FEW_ITEMS[0] <= items <= _FEW_ITEMS[1]:
                 yield by_elements(_owned(held, lanes, items), items)
     if base.load == "aligned" and base.width > 1 and n_cols <= FEW_COLUMNS:
         for lanes in (2, 4):  # so few that each reads neighbouring vectors

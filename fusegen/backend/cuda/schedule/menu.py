@@ -40,6 +40,7 @@ from fusegen.ir.kernel import Program
 from fusegen.ir.kernel_walk import expressions_in
 from fusegen.ir.shared import lazy
 
+_ALONE = 48  # columns up to which elements may come from memory one by one, whatever they lie like
 _MOST_SLICES = 256  # blocks that share a row
 _HEAVY_STATE = 16  # registers of a state beyond a pair: six numbers
 _FUNCTIONS = frozenset({"sin", "cos", "pow"})
@@ -147,7 +148,8 @@ class Menu:
         bands = tuple(band_schedules(self.program, self.base, self.rows))
         if bands and self.n_cols <= FEW_COLUMNS and self.load in ("shifted", "scalar"):
             yield from bands  # what else there is reads short rows element by element
-            yield from self._lanes()
+            if self.load == "shifted" or self.n_cols <= _ALONE:
+                yield from self._lanes()
             return
         whole = [*bands, *self._lanes(), *self._blocks()]
         if self.work.sweeps > 1 and self.kept_bytes:
