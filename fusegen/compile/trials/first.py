@@ -81,8 +81,7 @@ def least_columns(graph: g.Graph) -> int:
 
 def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
     node = graph[entry.name]
-    assert isinstance(node, g.Reduce)
-    if asks_what_rounds(node.arg):
+    if isinstance(node, g.Reduce) and asks_what_rounds(node.arg):
         switch = refused(graph, node, entry.depends_on, RefusalKind.KINK, ROUNDED)
         return replace(switch, refusal=replace(switch.refusal, witness=stray(alarm)))
     found = "it is not finite where the text is." if alarm.error == float("inf") else (

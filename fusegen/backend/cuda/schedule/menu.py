@@ -40,7 +40,7 @@ from fusegen.ir.kernel import Program
 from fusegen.ir.kernel_walk import expressions_in
 from fusegen.ir.shared import lazy
 
-_ALONE = 48  # columns up to which elements may come from memory one by one, whatever they lie like
+_ALONE = 48  # columns up to which elements may come from memory one by one, however rows lie
 _MOST_SLICES = 256  # blocks that share a row
 _HEAVY_STATE = 16  # registers of a state beyond a pair: six numbers
 _FUNCTIONS = frozenset({"sin", "cos", "pow"})

@@ -197,6 +197,7 @@ def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> fl
         if one.home.threads_keep and work.stores and not one.in_warp:
             under_way = here * one.vectors * work.vector_bytes
             return 1.0 + many.starved_bytes * max(0.0, many.wanted_bytes / under_way - 1.0)
+        # No more are wanted than the rows give work to: then each may have long chunks.
         there = (work.rows or math.inf) * one.team_threads * one.blocks
         wanted = min(many.wanted_threads, max(here, there / one.target.multiprocessors))
         return 1.0 + many.starved * max(0.0, wanted / here - 1.0)
