@@ -13,9 +13,9 @@ import fusegen as fg
 
 ROWS = {
     "underflow": [0, -1, -300, -2], "far": [1e9, -3, 7, 0], "vast": [1e25, 2e20, 3, -1e25],
-    "near": [0, -1, -2, -3],
+    "near": [0, -1, -2, -3], "infinite": [-np.inf, -1, -np.inf, 2],
 }
-"""exp(x - max(x)) reaches 0; x - max(x) + 1 is x - max(x); (x - max(x))² is infinite; none."""
+"""exp(x - max(x)) reaches 0; x - max(x) + 1 is x - max(x); (x - max(x))² is infinite; none; NaN."""
 
 
 def least(c: Any) -> Any:
@@ -39,6 +39,8 @@ TEXTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
              lambda x, m: np.where(np.exp(x - m) > 0, x, np.float32(5)).argmin(-1)[:, None]),
     "quotient": (lambda x: least(1 / (1 + (x - fg.max(x)) ** 2) > 0),
                  lambda x, m: (1 / (1 + (x - m) ** 2) > 0).min(-1)),
+    "distance": (lambda x: fg.count(fg.abs(fg.min(x) - x) > -3),
+                 lambda x, m: (np.abs(x.min(-1, keepdims=True) - x) > -3).sum(-1)),
     "step": (lambda x: least(fg.max(x) - x + 1 > fg.max(x) - x),
              lambda x, m: (m - x + 1 > m - x).min(-1)),
 }
@@ -49,7 +51,7 @@ TEXTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 def test_results_are_those_of_floats(name: str, row: str) -> None:
     text, numpy = TEXTS[name]
     x = np.array([ROWS[row], ROWS["near"]], np.float32)
-    with warnings.catch_warnings(), np.errstate(over="ignore"):
+    with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
         warnings.simplefilter("error")  # no defect of fusegen is told of
         found = fg.pipeline(text)(x)
         np.testing.assert_array_equal(found, numpy(x, x.max(-1, keepdims=True)))

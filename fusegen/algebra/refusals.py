@@ -63,8 +63,8 @@ def _witness(
             assert_never(kind)
 
 
-ROUNDED = """It compares what floats round, as exp(x - m) > 0 where exp reaches 0: a switch at a
-value that moves as the row is read."""
+ROUNDED = """Its condition is decided over the reals, and otherwise in floats, where exp(x - m) is 0 at
+last, and infinities less themselves are NaN: a switch at a value that moves with the row."""
 
 
 def advice(kind: RefusalKind) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fusegen.ir import graph as g
 from fusegen.ir.ops import OPS
 
-_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _EXACT = ("neg", "abs", "maximum", "minimum")
 
 
@@ -38,12 +37,21 @@ def is_column(node: g.Node) -> bool:
             return False
 
 
+def asks_of_rows(arg: g.Node) -> bool:
+    """Is there a condition about a value of the row in it?"""
+    return any(_asks(n) for n in g.topological((arg,)))
+
+
 @g.asked_once
 def asks_what_rounds(arg: g.Node) -> bool:
-    """Does it compare, beside a value of the row, what floats round? Over the reals
-    exp(x - max(x)) > 0 always holds; in floats it is a switch."""
-    return any(isinstance(n, g.Map) and n.op in _COMPARISONS and g.reductions_of(n)
-               and not all(map(_compares_exactly, n.args)) for n in g.topological((arg,)))
+    """Does such a condition compare what floats round? Over the reals exp(x - max(x)) > 0 always
+    holds; in floats it is a switch."""
+    return any(_asks(n) and not all(map(_compares_exactly, g.operands(n)))
+               for n in g.topological((arg,)))
+
+
+def _asks(node: g.Node) -> bool:
+    return isinstance(node, g.Map) and OPS[node.op].rule == "bool" and bool(g.reductions_of(node))
 
 
 def _compares_exactly(node: g.Node) -> bool:

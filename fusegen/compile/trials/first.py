@@ -14,7 +14,7 @@ from fusegen.algebra.refusals import ROUNDED, refused
 from fusegen.compile.trials.floats import Alarm, shortest, try_floats
 from fusegen.compile.trials.short_lists import with_short_lists
 from fusegen.ir import graph as g
-from fusegen.ir.conditions import asks_what_rounds
+from fusegen.ir.conditions import asks_of_rows
 from fusegen.ir.derivation import Dependent, Derivation, Refusal, RefusalKind, Refused
 from fusegen.ir.dtypes import BOOL, FLOAT32, INT64, DType
 from fusegen.ir.witness import Stray
@@ -81,7 +81,7 @@ def least_columns(graph: g.Graph) -> int:
 
 def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
     node = graph[entry.name]
-    if isinstance(node, g.Reduce) and asks_what_rounds(node.arg):
+    if isinstance(node, g.Reduce) and asks_of_rows(node.arg):
         switch = refused(graph, node, entry.depends_on, RefusalKind.KINK, ROUNDED)
         return replace(switch, refusal=replace(switch.refusal, witness=stray(alarm)))
     found = "it is not finite where the text is." if alarm.error == float("inf") else (
