@@ -63,8 +63,8 @@ def _witness(
             assert_never(kind)
 
 
-ROUNDED = """Its condition is decided over the reals, and otherwise in floats, where exp(x - m) is 0 at
-last, and infinities less themselves are NaN: a switch at a value that moves with the row."""
+ROUNDED = """Over the reals its condition is decided; in floats, where exp(x - m) is 0 at last
+and infinities less themselves are NaN, it is a switch at a value that moves with the row."""
 
 
 def advice(kind: RefusalKind) -> str:
