@@ -144,7 +144,8 @@ AXES = [None, 0, -1, (0, 1), (0, 2), (3, 1), [2, 3], (0, 1, 2, 3), np.int64(1),
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis", AXES, ids=str)
 def test_axes_are_numpys(axis, keepdims):
-    x = MADE.standard_normal((2, 3, 4, 5)).astype("f4")
+    # Numbers of its own: of those that hang on the order of tests some add up to nearly nothing.
+    x = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype("f4")
     axes = tuple(axis) if isinstance(axis, list | np.ndarray) else axis
     greatest = x.astype("f8").max(axis=axes, keepdims=True)
     total = np.exp(x - greatest).sum(axis=axes, keepdims=True)
