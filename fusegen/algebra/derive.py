@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from fusegen.algebra.floats.partial import out_of_domain
+from fusegen.algebra.floats.probes import decided, told_simpler, undefined
 from fusegen.algebra.limits import REDUCTION_SECONDS, TEXT_SECONDS, within
 from fusegen.algebra.merge import Doubt, merged
 from fusegen.algebra.monotone import trend_of
@@ -17,7 +18,7 @@ from fusegen.algebra.refusals import ROUNDED, refused, with_stray, with_witness
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import Unmodelled, operations, told
 from fusegen.ir import graph as g
-from fusegen.ir.conditions import asks_what_rounds
+from fusegen.ir.conditions import asks_of_rows
 from fusegen.ir.derivation import Base, Commuted, Derivation, Entry, RefusalKind, Refused
 
 _ORDERED = (g.Fold.MAX, g.Fold.MIN, g.Fold.ARGMAX, g.Fold.ARGMIN)
@@ -128,11 +129,30 @@ def _commuted(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting
 ) -> Entry:
     trend, proof = trend_of(setting)
-    if trend.sign == 0 and asks_what_rounds(node.arg):
-        return refused(graph, node, needs, RefusalKind.KINK, ROUNDED)
     if trend.sign == 0:
         why = f"f is not proved monotone in one element: f = {told(setting.f)}."
         return refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
+    doubt = _not_in_floats(graph, node, needs, setting)
+    if doubt is not None:
+        return doubt
+    if not trend.strict and _uses_columns(graph, node):
+        why = f"f = {told(setting.f)} makes different elements equal, and equal ones go to the " \
+              "lowest column: columns taken by the element itself would differ (values would not)."
+        return refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
+    (element,) = setting.elements
+    return Commuted(graph.names[node], needs, graph.names[element], trend.sign > 0, (proof,))
+
+
+def _not_in_floats(
+    graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...], setting: Setting
+) -> Refused | None:
+    """Why a map that follows the order over the reals is not applied to the greatest alone."""
+    strange = decided(setting)
+    if strange is not None and asks_of_rows(node.arg):
+        return refused(graph, node, needs, RefusalKind.KINK, ROUNDED)
+    if strange is not None:
+        why, todo = told_simpler(graph, strange)
+        return refused(graph, node, needs, RefusalKind.SPECIAL, why, todo)
     # max f(x) is NaN if any f(x) is; f of the greatest x need not be.
     partial = out_of_domain(setting)
     if partial is not None:
@@ -140,12 +160,13 @@ def _commuted(
               "be NaN there, whatever the greatest is."
         todo = "To share the sweep, keep its operand where it has a value: fg.maximum(x, 1e-6)."
         return refused(graph, node, needs, RefusalKind.SPECIAL, why, todo)
-    if not trend.strict and _uses_columns(graph, node):
-        why = f"f = {told(setting.f)} makes different elements equal, and equal ones go to the " \
-              "lowest column: columns taken by the element itself would differ (values would not)."
-        return refused(graph, node, needs, RefusalKind.NON_MONOTONE, why)
-    (element,) = setting.elements
-    return Commuted(graph.names[node], needs, graph.names[element], trend.sign > 0, (proof,))
+    row = undefined(setting)
+    if row is not None:
+        name = graph.names[row]
+        why = f"{name} may be 0: the text is then NaN at some elements, whatever the greatest is."
+        todo = f"To share the sweep, keep {name} from 0: fg.maximum({name}, 1e-6)."
+        return refused(graph, node, needs, RefusalKind.SPECIAL, why, todo)
+    return None
 
 
 def _uses_columns(graph: g.Graph, node: g.Reduce | g.TopK) -> bool:

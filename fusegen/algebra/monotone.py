@@ -13,7 +13,6 @@ import sympy as sp
 
 from fusegen.algebra.laws import obligation
 from fusegen.algebra.setting import Setting
-from fusegen.ir.conditions import asks_what_rounds
 from fusegen.ir.derivation import Obligation
 
 
@@ -48,8 +47,6 @@ def _trend(setting: Setting) -> Trend:
     if len(setting.elements) != 1 or setting.indicators:
         return _UNKNOWN
     (element,) = setting.elements.values()
-    if asks_what_rounds(setting.arg):
-        return _UNKNOWN  # sympy has decided it over the reals
     if setting.f.has(sp.Piecewise) or setting.f.atoms(sp.core.function.AppliedUndef):
         return _UNKNOWN
     best = _UNKNOWN

@@ -188,8 +188,7 @@ def ratio(graph: g.Graph, node: g.Reduce | g.TopK) -> Ratio | None:
 def _terms(short: ShortRows, row: Row) -> list[numbers.Number]:
     """What the reduction sums, by column. Raises numbers.Outside."""
     (terms,) = short.exactly((short.node.arg,), row)
-    assert isinstance(terms, list)
-    return terms
+    return terms if isinstance(terms, list) else [terms] * len(row)  # of inputs that are 1
 
 
 def _unlike(found: Ratio) -> bool:

@@ -129,11 +129,15 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozens
         rest = thaw(sp.Mul(*(a for a in expr.args if a != choice)), names, moving)
         sides = (rest, Lit(0.0)) if choice.args[0][0] == 1 else (Lit(0.0), rest)
         return call("where", thaw(choice.args[0][1], names, moving), *sides)
-    over, under = sp.fraction(expr, exact=True)
-    if under != 1 and not under.has(sp.exp):  # exp(−u) is a weight; to sympy it is 1 / exp(u)
-        return call("div", thaw(over, names, moving), thaw(under, names, moving))
     indicators = [a for a in _ordered(expr.args) if a.is_Symbol and a.is_integer]
-    weights = indicators + [a for a in _ordered(expr.args) if isinstance(a, sp.exp)]
+    over, under = sp.fraction(expr, exact=True)
+    # exp(−u) is a weight; to sympy it is 1 / exp(u). What an indicator drops may divide by 0.
+    if under != 1 and not under.has(sp.exp) and not indicators:
+        return call("div", thaw(over, names, moving), thaw(under, names, moving))
+    weights = indicators + [
+        a for a in _ordered(expr.args) if isinstance(a, sp.exp)
+        and not (indicators and {s.name for s in a.free_symbols} - moving)  # may be infinite
+    ]
     growing = [
         a for a in _ordered(expr.args)
         if a not in weights and (indicators or {s.name for s in a.free_symbols} & moving)

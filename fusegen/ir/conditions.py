@@ -5,8 +5,6 @@ from __future__ import annotations
 from fusegen.ir import graph as g
 from fusegen.ir.ops import OPS
 
-_EXACT = ("neg", "abs", "maximum", "minimum")
-
 
 def is_condition(node: g.Node) -> bool:
     """Is the node's value true or false by its operation alone? An input's type is not known."""
@@ -42,23 +40,5 @@ def asks_of_rows(arg: g.Node) -> bool:
     return any(_asks(n) for n in g.topological((arg,)))
 
 
-@g.asked_once
-def asks_what_rounds(arg: g.Node) -> bool:
-    """Does such a condition compare what floats round? Over the reals exp(x - max(x)) > 0 always
-    holds; in floats it is a switch."""
-    return any(_asks(n) and not all(map(_compares_exactly, g.operands(n)))
-               for n in g.topological((arg,)))
-
-
 def _asks(node: g.Node) -> bool:
     return isinstance(node, g.Map) and OPS[node.op].rule == "bool" and bool(g.reductions_of(node))
-
-
-def _compares_exactly(node: g.Node) -> bool:
-    """Has the number in floats the sign and the order that it has over the reals? A difference of
-    two floats has."""
-    if not isinstance(node, g.Map) or not g.reductions_of(node):
-        return True
-    if node.op == "sub":
-        return not any(isinstance(a, g.Map) and g.reductions_of(a) for a in node.args)
-    return node.op in _EXACT and all(map(_compares_exactly, node.args))

@@ -39,7 +39,8 @@ class Op:
 
 
 def _sigmoid(x: Any) -> Any:
-    return 1.0 / (1.0 + np.exp(-x))
+    t = np.exp(-np.abs(x))
+    return np.where(np.less(x, 0), t, np.ones_like(t)) / (1.0 + t)
 
 
 def _rsqrt(x: Any) -> Any:

@@ -26,7 +26,7 @@ from fusegen.algebra.facts.pivots import (
     outside,
 )
 from fusegen.algebra.facts.terms import asks_for_specials
-from fusegen.algebra.floats.partial import vanished, what_vanished
+from fusegen.algebra.floats.probes import simplified
 from fusegen.algebra.floats.range import out_of_range, unheld_number
 from fusegen.algebra.floats.readout import (
     CONDITION,
@@ -129,11 +129,9 @@ class _Judge:
             if c.pivot is not None and used:
                 yield from self._pivot(c, used)
         yield from self._ranges()
-        terms = self.closed.candidate.terms
-        kept = {h for h, c in terms.items() if c != 0}
-        lost = what_vanished(self.setting, kept, self.closed.candidate.choices)
-        if lost is not None:
-            why, todo = vanished(self.setting.graph, lost)
+        simpler = simplified(self.setting, self.closed)
+        if simpler is not None:
+            why, todo = simpler
             yield Fault(RefusalKind.SPECIAL, why, None, todo)
 
     def _ranges(self) -> Iterator[Fault]:

@@ -144,7 +144,8 @@ class StateBuilder:
                 continue
             term = weighed(coefficient, as_field(component))
             total = term if total is None else call("add", total, term)
-        return Lit(0.0) if total is None else total  # on its domain the text is 0
+        nothing = Lit(0, "int") if whole else Lit(0.0)
+        return nothing if total is None else total  # on its domain the text is 0
 
     def running(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr:
         """A merged sum over the elements so far, for pivots; `row` gives row values so far."""

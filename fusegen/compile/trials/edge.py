@@ -1,7 +1,8 @@
 """Terms at the edge of the range: where a merged sum may leave it though the text does not.
 
 A row value that multiplies or divides comes out of the sum: Σ (x / s)·y is kept as (Σ x·y) / s. The
-text divides first, and x·y may underflow, or overflow, where x / s · y does not.
+text divides first, and x·y may underflow, or overflow, where x / s · y does not. So may p·Σ x,
+where Σ (x / s)·p is read out as p·(Σ x) / s.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ Array = np.ndarray[Any, Any]
 Values = Mapping[g.Node, Array]
 
 _AS_THEY_ARE = frozenset({"exp", "exp2", "expm1", "sigmoid", "tanh"})
+_ELEMENTS, _OVER, _UNDER = (frozenset({kind}) for kind in ("elements", "over", "under"))
 _MARGIN = 64.0  # so far from the end of the range, sums of a row's terms stay within it
 
 
 def lost_at_edge(node: g.Reduce, values: Values, n_cols: int, info: np.finfo[Any]) -> Array:
-    """Σ|terms| of the elements that leave the range without the row values; (rows, 1). Infinite
-    where the row values alone do.
+    """Σ|terms| of the elements that leave the range without the row values, or without those that
+    divide; (rows, 1). Infinite where the row values alone do.
 
     `values`: of all nodes, in a type of wider range.
     """
@@ -38,11 +40,12 @@ def lost_at_edge(node: g.Reduce, values: Values, n_cols: int, info: np.finfo[Any
         term = np.abs(values[node.arg])
         outside = np.zeros((), np.bool_)
         for product in _products(node.arg):
-            outside = outside | beyond(_factor(product, values, rows=False))
+            for kept in (_ELEMENTS, _ELEMENTS | _OVER):
+                outside = outside | beyond(_factor(product, values, kept))
         lost = np.where(outside & (term != 0), term, 0)
         whole = np.broadcast_to(lost, (*lost.shape[:-1], n_cols))
         total = whole.sum(axis=-1, keepdims=True)
-        alone = beyond(_factor(node.arg, values, rows=True)).any(axis=-1, keepdims=True)
+        alone = beyond(_factor(node.arg, values, _OVER | _UNDER)).any(axis=-1, keepdims=True)
         return np.where(alone, np.inf, total / n_cols if node.fold is g.Fold.MEAN else total)
 
 
@@ -72,19 +75,21 @@ def _products(term: g.Node) -> list[g.Node]:
     return [term, *(a for n in sums for a in g.operands(n) if not _is_row(a))]
 
 
-def _factor(node: g.Node, values: Values, *, rows: bool) -> Array:
-    """What the row values that multiply or divide the node make of it, or all the rest does."""
+def _factor(
+    node: g.Node, values: Values, kept: frozenset[str], side: str = "over"
+) -> Array:
+    """What is left of the node: of its elements, and its row values that multiply or divide."""
 
-    def part(n: g.Node) -> Array:
-        return _factor(n, values, rows=rows)
+    def part(n: g.Node, side: str = side) -> Array:
+        return _factor(n, values, kept, side)
 
     match node:
-        case _ if _is_row(node):
-            return values[node] if rows else np.ones(())
         case g.Map(op="mul", args=(a, b)):
             return np.asarray(part(a) * part(b))
         case g.Map(op="div", args=(a, b)):
-            return np.asarray(part(a) / part(b))
+            return np.asarray(part(a) / part(b, "under" if side == "over" else "over"))
+        case _ if _is_row(node):
+            return values[node] if side in kept else np.ones(())
         case g.Map(op="pow", args=(a, g.Literal() as power)) if not _is_quotient(a):
             return np.asarray(np.abs(part(a)) ** values[power])
         case g.Map(op="square", args=(a,)) if not _is_quotient(a):
@@ -94,7 +99,7 @@ def _factor(node: g.Node, values: Values, *, rows: bool) -> Array:
         case g.Map(op="where", args=(condition, a, b)):
             return np.where(values[condition], part(a), part(b))
         case _:
-            return np.ones(()) if rows else values[node]
+            return values[node] if kept >= _ELEMENTS else np.ones(())
 
 
 def _is_quotient(node: g.Node) -> bool:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusegen.algebra.extremes import factored, follows
+from fusegen.algebra.facts.pivots import Pivots
 from fusegen.algebra.facts.terms import literal as number_of
-from fusegen.algebra.symbols import is_nonnegative
+from fusegen.algebra.symbols import is_nonnegative, is_positive
 from fusegen.ir import graph as g
 from fusegen.rewrite.build import at_element, call_it, fold, name_of, op
 from fusegen.rewrite.repair.product import moves
@@ -45,6 +46,8 @@ def extreme(total: g.Reduce, name: str) -> Repaired | None:
     rest = term.rest
     if rest is None or g.extent(rest) is not g.Extent.ELEMENT:
         return None
+    if not all(_is_usable(factor, rest) for factor in (*term.over, *term.under)):
+        return None
     proofs = []
     if term.has_factors:
         proofs.append(functools.partial(factored, name, total.arg, term.times(rest)))
@@ -62,6 +65,13 @@ def extreme(total: g.Reduce, name: str) -> Repaired | None:
         proofs.append(functools.partial(follows, name, inner, x))
     value = term.times(best)
     return Repaired(value, value, proofs=tuple(proofs))
+
+
+def _is_usable(factor: g.Node, rest: g.Node) -> bool:
+    """Is it never 0, or only where all of the rest is one number? 0 · ∞ is NaN at one element, and
+    the greatest of the rest may be another."""
+    elements = [i for i in g.topological((rest,)) if isinstance(i, g.Input) and not i.per_row]
+    return is_positive(factor) or all(Pivots().reaches(x, factor) for x in elements)
 
 
 def _taken_apart(node: g.Node) -> _Scaled:

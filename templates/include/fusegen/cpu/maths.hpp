@@ -229,10 +229,12 @@ inline V reciprocal_sqrt(V x)
     return all<V>(1) / sqrt(x);
 }
 
+// 1 / (1 + e^-x); below 0 as e^x / (1 + e^x), which stays a number where e^-x is infinite.
 template <typename V>
 inline V sigmoid(V x)
 {
-    return all<V>(1) / (all<V>(1) + exp(-x));
+    const V t = exp(-magnitude(x));
+    return (x < V() ? t : all<V>(1)) / (all<V>(1) + t);
 }
 
 // a·log(b), but 0 wherever a is 0; NaN in b stays NaN.

@@ -1,0 +1,210 @@
+"""What sympy has decided or cancelled, found by special numbers.
+
+Over the reals r − r = 0, r / r = 1 and exp(y) > 0, and sympy says so as it reads a text. In floats
+none holds for every number: r may be infinite, or 0; exp(y) is 0 at last. So every element and row
+value takes special numbers by turns, beside usual ones of all others: there the term as written and
+what stands for it must agree.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+
+from fusegen.algebra.choice import Choice
+from fusegen.algebra.domain import Bound
+from fusegen.algebra.facts.pivots import outside
+from fusegen.algebra.floats.partial import vanished, what_vanished
+from fusegen.algebra.floats.values import Spelled, value
+from fusegen.algebra.pivot import Closed
+from fusegen.algebra.setting import Setting, as_vars
+from fusegen.algebra.symbols import is_nonnegative, is_positive
+from fusegen.algebra.thaw import thaw
+from fusegen.ir import graph as g
+from fusegen.ir.conditions import is_condition
+from fusegen.ir.expr import FLOATS
+from fusegen.ir.shared import lazy
+
+Numbers = dict[g.Node, Any]
+"""What elements and row values are."""
+
+_SPECIAL = (0.0, inf, -inf, nan)
+_HARD = (1e4, -1e4, 1e30, -1e30)  # exp of them is infinite, or 0, and so are squares
+_ABOVE, _BELOW, _USUAL = 2.0, 0.25, 0.75
+
+
+def simplified(setting: Setting, closed: Closed) -> tuple[str, str] | None:
+    """Why what the sums read out is another number than the text's for some floats, and what the
+    user can do; None: it is not."""
+    kept = {h for h, c in closed.candidate.terms.items() if c != 0}
+    lost = what_vanished(setting, kept, closed.candidate.choices)
+    if lost is not None:
+        return vanished(setting.graph, lost)
+    probes, form = _Probes(setting), _Form(setting, closed)
+    for node, numbers in probes.of(_SPECIAL):
+        if not form.is_guarded(numbers) and not _agree(probes.text(numbers), form.at(numbers)):
+            return told_simpler(setting.graph, node)
+    return None
+
+
+def decided(setting: Setting) -> g.Node | None:
+    """An element or row value with which the term is not the f that its trend is told of."""
+    probes = _Probes(setting)
+    f = thaw(setting.f, as_vars(setting), frozenset())
+    for node, numbers in probes.of((*_SPECIAL, *_HARD)):
+        got = value(f, probes.named(numbers))
+        text = probes.text(numbers)
+        if not (_agree(text, got) and np.isnan(text) == np.isnan(got)):
+            return node
+    return None
+
+
+def undefined(setting: Setting) -> g.Node | None:
+    """A row value of the term that may be 0 while it has none: 0 · ∞ or 0 / 0, at an element that
+    need not be the greatest. Row values that are 0 only where every element is say NaN of all."""
+    probes = _Probes(setting)
+    (x,) = setting.elements
+    for row in setting.changing:
+        if is_positive(row.node) or setting.facts.reaches(x, row.node):
+            continue
+        for number in (0.0, inf, -inf):
+            numbers = {**probes.usual, row.node: np.float32(0), x: np.float32(number)}
+            if any(np.isnan(probes.text(n)) for _, n in probes.feasible(x, numbers)):
+                return row.node
+    return None
+
+
+def told_simpler(graph: g.Graph, node: g.Node) -> tuple[str, str]:
+    """Why a text that cancels this element or row value is computed as written, and what to do."""
+    name = graph.names.get(node, "a value")
+    why = ("over the reals the expression is simpler than it is written, and for special values of "
+           f"{name},\nas 0, infinity or NaN, it is another number than the text has.")
+    return why, f"To share the sweep, write the simpler expression, where {name} does not cancel."
+
+
+def _agree(text: Any, form: Any) -> bool:
+    if np.isnan(form):
+        return True
+    with np.errstate(invalid="ignore"):
+        return bool(text == form or abs(text - form) <= 1e-4 * (1 + abs(text)))
+
+
+@dataclass(frozen=True)
+class _Probes:
+    """The term of a setting on numbers of its elements and row values."""
+
+    setting: Setting
+
+    @lazy
+    def usual(self) -> Numbers:
+        """Extremes on their side of the elements; all else apart from each other."""
+        sides = {b.row: _ABOVE if b.above else _BELOW for b in self.setting.bounds}
+        found: Numbers = {n: np.float32(_USUAL + k / 64)
+                          for k, n in enumerate(self.setting.elements)}
+        for k, (n, r) in enumerate(self.setting.rows.items()):
+            found[n] = np.bool_(True) if is_condition(n) else np.float32(
+                sides.get(r.symbol, 1.25) + k / 64)
+        return found
+
+    def of(self, special: tuple[float, ...]) -> Iterator[tuple[g.Node, Numbers]]:
+        """One node special, then an element together with the extreme that it is."""
+        for node, number in itertools.product(self.usual, special):
+            if self._takes(node, number):
+                yield from self.feasible(node, {**self.usual, node: np.float32(number)})
+        for b, number in itertools.product(self.setting.bounds, (inf, -inf)):
+            x, row = self._element(b), self.setting.row(b.row).node
+            if self._takes(x, number) and self._takes(row, number):
+                both = {x: np.float32(number), row: np.float32(number)}
+                yield from self.feasible(x, {**self.usual, **both})
+
+    def _takes(self, node: g.Node, number: float) -> bool:
+        """May the node be this number?"""
+        if isinstance(node, g.Length | g.Index) or is_condition(node):
+            return False
+        return not (number <= 0 and is_positive(node)) and not (number < 0 and is_nonnegative(node))
+
+    def _element(self, bound: Bound) -> g.Node:
+        return next(n for n, s in self.setting.elements.items() if s == bound.element)
+
+    def feasible(self, node: g.Node, numbers: Numbers) -> Iterator[tuple[g.Node, Numbers]]:
+        """With the elements moved to their side of a special extreme, and NaN where a NaN leads."""
+        if np.isnan(numbers[node]):
+            led = (n for n in self.setting.rows if node in set(outside(set(), n)))
+            numbers = {**numbers, **dict.fromkeys(led, np.float32(nan))}
+        for b in self.setting.bounds:
+            x, row = self._element(b), self.setting.row(b.row).node
+            if x is not node and not _within(b, numbers[x], numbers[row]):
+                numbers = {**numbers, x: numbers[row] + np.float32(-_USUAL if b.above else _USUAL)}
+        if all(self._holds(b, numbers) for b in self.setting.bounds):
+            yield node, numbers
+
+    def _holds(self, b: Bound, numbers: Numbers) -> bool:
+        x, row = self._element(b), self.setting.row(b.row).node
+        size = isinstance(row, g.Reduce) and row.arg is not x  # max |x|
+        return _within(b, abs(numbers[x]) if size else numbers[x], numbers[row]) and not (
+            numbers[x] < 0 and is_nonnegative(x))
+
+    def named(self, numbers: Numbers) -> Mapping[str, Any]:
+        symbols = {**self.setting.elements, **{n: r.symbol for n, r in self.setting.rows.items()}}
+        return {symbols[n].name: v for n, v in numbers.items()}
+
+    def text(self, numbers: Numbers) -> Any:
+        """The term as written, in float32."""
+        known = dict(numbers)
+        with np.errstate(all="ignore"):
+            for n in g.topological((self.setting.arg,), known.__contains__):
+                match n:
+                    case _ if n in known:
+                        continue
+                    case g.Literal(value=v):
+                        known[n] = np.bool_(v) if isinstance(v, bool) else np.float32(v)
+                    case g.Map(op=op, args=args):
+                        known[n] = FLOATS.functions[op](*(known[a] for a in args))
+                    case g.Cast(arg=arg):
+                        known[n] = known[arg]  # to floats: others have no model
+        return np.float32(known[self.setting.arg])
+
+
+def _within(bound: Bound, x: Any, row: Any) -> bool:
+    return bool(np.isnan(x) or np.isnan(row) or (x <= row if bound.above else x >= row))
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What stands for the term: Σ c·h of one element, nothing guarded."""
+
+    setting: Setting
+    closed: Closed
+
+    @lazy
+    def _choices(self) -> tuple[Choice, ...]:
+        return tuple(c for c in self.closed.candidate.choices
+                     if c.pivot is not None and c.action != "same")
+
+    def is_guarded(self, numbers: Numbers) -> bool:
+        """Is the sum NaN anyway, by the guard policy?"""
+        units = {c.unit.node for c in self._choices if c.unit is not None}
+        units |= {c.pivot.node for c in self._choices if c.pivot and c.action == "scale"}
+        pivots = {c.pivot.node for c in self._choices if c.pivot is not None}
+        finite = {self.setting.row(s).node for s in self.setting.finite}
+        ordered = {self.setting.row(s).node for s in self.setting.ordered}
+        return any(np.isnan(numbers[n]) for n in ordered) or any(
+            not np.isfinite(numbers[n]) for n in units | pivots | finite
+        ) or any(numbers[n] == 0 for n in units)
+
+    def at(self, numbers: Numbers) -> Any:
+        spelled = Spelled(self.setting, self.closed)
+        env = dict(_Probes(self.setting).named(numbers))
+        with np.errstate(all="ignore"):
+            env |= spelled.relative(env)
+            total = np.float32(0)
+            for h, c in self.closed.candidate.terms.items():
+                if c != 0:
+                    lift, by = (thaw(e, spelled.words, frozenset()) for e in (h, c))
+                    total = total + np.float32(value(by, env) * value(lift, env))
+        return total
