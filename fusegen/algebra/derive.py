@@ -152,7 +152,7 @@ def _not_in_floats(
         return refused(graph, node, needs, RefusalKind.KINK, ROUNDED)
     if strange is not None:
         why, todo = told_simpler(graph, strange)
-        return refused(graph, node, needs, RefusalKind.SPECIAL, why, todo)
+        return refused(graph, node, needs, RefusalKind.SIMPLER, why, todo)
     # max f(x) is NaN if any f(x) is; f of the greatest x need not be.
     partial = out_of_domain(setting)
     if partial is not None:

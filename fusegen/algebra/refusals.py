@@ -57,7 +57,9 @@ def _witness(
             return confusion(graph, node)
         case RefusalKind.UNBOUNDED | RefusalKind.RANGE | RefusalKind.DRIFT:
             return None  # see with_stray
-        case RefusalKind.MIXED_SIGN | RefusalKind.SPECIAL | RefusalKind.DEFECT | RefusalKind.LATE:
+        case RefusalKind.MIXED_SIGN | RefusalKind.SPECIAL | RefusalKind.SIMPLER:
+            return None
+        case RefusalKind.DEFECT | RefusalKind.LATE:
             return None
         case _:
             assert_never(kind)
@@ -85,6 +87,8 @@ def advice(kind: RefusalKind) -> str:
         case RefusalKind.SPECIAL:
             return ("To share the sweep, measure from an extreme of the very element, and ask for "
                     "infinities before the reduction: fg.where(fg.isinf(x), 0, x).")
+        case RefusalKind.SIMPLER:
+            return "To share the sweep, write the simpler expression."
         case RefusalKind.TOO_MANY_STATES:
             return "To share the sweep, lower the degree, or return simpler sums."
         case RefusalKind.MIXED_SIGN:

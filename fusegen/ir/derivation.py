@@ -44,6 +44,7 @@ class RefusalKind(Enum):
     RANGE = "would overflow"
     DRIFT = "would drift"
     SPECIAL = "infinities would differ"
+    SIMPLER = "simpler over the reals alone"
     NON_MONOTONE = "not monotone"
     ORDER = "needs the finished row"
     UNPROVED = "not proved"

@@ -131,8 +131,8 @@ class _Judge:
         yield from self._ranges()
         simpler = simplified(self.setting, self.closed)
         if simpler is not None:
-            why, todo = simpler
-            yield Fault(RefusalKind.SPECIAL, why, None, todo)
+            kind, why, todo = simpler
+            yield Fault(kind, why, None, todo)
 
     def _ranges(self) -> Iterator[Fault]:
         if exponential_readout(self.setting, self.closed):

@@ -27,6 +27,7 @@ from fusegen.algebra.symbols import is_nonnegative, is_positive
 from fusegen.algebra.thaw import thaw
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import is_condition
+from fusegen.ir.derivation import RefusalKind
 from fusegen.ir.expr import FLOATS
 from fusegen.ir.shared import lazy
 
@@ -38,17 +39,17 @@ _HARD = (1e4, -1e4, 1e30, -1e30)  # exp of them is infinite, or 0, and so are sq
 _ABOVE, _BELOW, _USUAL = 2.0, 0.25, 0.75
 
 
-def simplified(setting: Setting, closed: Closed) -> tuple[str, str] | None:
+def simplified(setting: Setting, closed: Closed) -> tuple[RefusalKind, str, str] | None:
     """Why what the sums read out is another number than the text's for some floats, and what the
     user can do; None: it is not."""
     kept = {h for h, c in closed.candidate.terms.items() if c != 0}
     lost = what_vanished(setting, kept, closed.candidate.choices)
     if lost is not None:
-        return vanished(setting.graph, lost)
+        return RefusalKind.SPECIAL, *vanished(setting.graph, lost)
     probes, form = _Probes(setting), _Form(setting, closed)
     for node, numbers in probes.of(_SPECIAL):
         if not form.is_guarded(numbers) and not _agree(probes.text(numbers), form.at(numbers)):
-            return told_simpler(setting.graph, node)
+            return RefusalKind.SIMPLER, *told_simpler(setting.graph, node)
     return None
 
 

@@ -17,7 +17,8 @@ from fusegen.rewrite.repair.condition import cancels
 from fusegen.rewrite.repair.rewriting import Change, Rewriting, equal_to_text, rewritten
 from fusegen.rewrite.rounds import derived
 
-_BEYOND = (RefusalKind.KINK, RefusalKind.ORDER, RefusalKind.LATE, RefusalKind.DEFECT)
+_BEYOND = (RefusalKind.KINK, RefusalKind.ORDER, RefusalKind.SIMPLER, RefusalKind.LATE,
+           RefusalKind.DEFECT)
 """What no other pivot mends."""
 
 
