@@ -32,6 +32,13 @@ class Pivots(Elements):
         magnitudes may fall, by as much as the row has elements. And s is 0 only where x is."""
         return self.reaches(x, s, lasting=True) and grows(s, means=True)
 
+    def is_zero_of_equals(self, x: g.Node, s: g.Node) -> bool:
+        """Is s 0 only where all x are one number: by their sizes, or by the range of them? Squares
+        of numbers below 2⁻⁷⁵, which are 0 in float32, are not thought of."""
+        ends = s.args if isinstance(s, g.Map) else ()
+        return any(self.reaches(x, s, power) for power in (1.0, 2.0)) or any(
+            self.encloses(x, end, s) for end in ends)
+
     def encloses(self, x: g.Node, p: g.Node, w: g.Node) -> bool:
         """Is w a range that holds x at every part of the row, with p one of its ends?"""
         match w:

@@ -60,7 +60,8 @@ def decided(setting: Setting) -> g.Node | None:
     for node, numbers in probes.of((*_SPECIAL, *_HARD)):
         got = value(f, probes.named(numbers))
         text = probes.text(numbers)
-        if not (_agree(text, got) and np.isnan(text) == np.isnan(got)):
+        noise = max((abs(v) for v in numbers.values() if np.isfinite(v)), default=0)
+        if not (_agree(text, got, noise) and np.isnan(text) == np.isnan(got)):
             return node
     return None
 
@@ -71,7 +72,7 @@ def undefined(setting: Setting) -> g.Node | None:
     probes = _Probes(setting)
     (x,) = setting.elements
     for row in setting.changing:
-        if is_positive(row.node) or setting.facts.reaches(x, row.node):
+        if is_positive(row.node) or setting.facts.is_zero_of_equals(x, row.node):
             continue
         for number in (0.0, inf, -inf):
             numbers = {**probes.usual, row.node: np.float32(0), x: np.float32(number)}
@@ -88,11 +89,12 @@ def told_simpler(graph: g.Graph, node: g.Node) -> tuple[str, str]:
     return why, f"To share the sweep, write the simpler expression, where {name} does not cancel."
 
 
-def _agree(text: Any, form: Any) -> bool:
+def _agree(text: Any, form: Any, noise: Any = 0) -> bool:
+    """To rounding, of sums of numbers up to `noise`; or the form is NaN."""
     if np.isnan(form):
         return True
     with np.errstate(invalid="ignore"):
-        return bool(text == form or abs(text - form) <= 1e-4 * (1 + abs(text)))
+        return bool(text == form or abs(text - form) <= 1e-4 * (1 + abs(text)) + 1e-6 * noise)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _is_usable(factor: g.Node, rest: g.Node) -> bool:
     """Is it never 0, or only where all of the rest is one number? 0 · ∞ is NaN at one element, and
     the greatest of the rest may be another."""
     elements = [i for i in g.topological((rest,)) if isinstance(i, g.Input) and not i.per_row]
-    return is_positive(factor) or all(Pivots().reaches(x, factor) for x in elements)
+    return is_positive(factor) or all(Pivots().is_zero_of_equals(x, factor) for x in elements)
 
 
 def _taken_apart(node: g.Node) -> _Scaled:
