@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import pickle
 import subprocess
@@ -516,3 +518,15 @@ def test_numbers_are_spelled_as_simple_fractions():
     assert numbers.spelled(-numbers.LN2) == "-ln 2"
     assert numbers.spelled(numbers.OPERATIONS["exp"](numbers.LN2 * 3)) == "8"
     assert numbers.spelled(numbers.OPERATIONS["exp"](third)) == "1.39561"
+
+
+NUMBERS = (Fraction(0), Fraction(1), Fraction(3, 2), Fraction(-2), numbers.LN2, -numbers.LN2 / 7)
+
+
+@pytest.mark.parametrize("op", sorted(set(numbers.OPERATIONS) - {"where", "and", "or", "not"}))
+def test_every_operation_takes_fractions_and_long_numbers_alike(op: str) -> None:
+    """A logarithm of 1 is a fraction, of 2 it is not."""
+    for args in itertools.product(NUMBERS, repeat=OPS[op].arity if op in OPS else 1):
+        with contextlib.suppress(numbers.Outside):
+            found = numbers.OPERATIONS[op](*args)
+            assert isinstance(found, bool) or found == found

@@ -16,7 +16,7 @@ from fusegen.algebra.proof.definitions import definitions_of
 from fusegen.algebra.reading import read_setting, wholes_of
 from fusegen.algebra.refusals import ROUNDED, refused, with_stray, with_witness
 from fusegen.algebra.setting import Setting
-from fusegen.algebra.symbols import Unmodelled, operations, told
+from fusegen.algebra.symbols import Decided, Unmodelled, operations, told
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import asks_of_rows
 from fusegen.ir.derivation import Base, Commuted, Derivation, Entry, RefusalKind, Refused
@@ -118,6 +118,8 @@ def _read(
             return _dependent(graph, node, needs, setting, witnesses)
         why = f"{node.fold.value} of a value that depends on another reduction has no rule."
         return refused(graph, node, needs, RefusalKind.UNPROVED, why)
+    except Decided:
+        return refused(graph, node, needs, RefusalKind.KINK, ROUNDED)
     except Unmodelled as error:
         return _unmodelled(graph, node, needs, error.node)
     except (ArithmeticError, TypeError, ValueError, NotImplementedError, RecursionError) as error:

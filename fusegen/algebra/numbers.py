@@ -186,7 +186,7 @@ OPERATIONS: Mapping[str, Callable[..., Number]] = {
     "maximum": lambda a, b: b if _less(a, b) else a,
     "minimum": lambda a, b: b if _less(b, a) else a,
     "exp": _exp, "exp2": _exp2, "expm1": lambda a: _exp(a) - 1,
-    "log": _log, "log2": lambda a: _log(a) / LN2, "log1p": lambda a: _log(1 + a),
+    "log": _log, "log2": lambda a: _divided(_log(a), LN2), "log1p": lambda a: _log(1 + a),
     "sqrt": _root, "rsqrt": lambda a: _divided(Fraction(1), _root(a)),
     "tanh": _odd(_MP.tanh), "sin": _odd(_MP.sin), "cos": lambda a: _MP.cos(_mpf(a)),
     "erf": _odd(_MP.erf), "sigmoid": lambda a: 1 / (1 + _exp(-a)),
@@ -198,7 +198,7 @@ OPERATIONS: Mapping[str, Callable[..., Number]] = {
     "ge": lambda a, b: not _less(a, b), "eq": _equal, "ne": lambda a, b: not _equal(a, b),
     "isnan": lambda a: False, "isinf": lambda a: False, "isfinite": lambda a: True,
     "and": lambda a, b: a and b, "or": lambda a, b: a or b, "not": lambda a: not a,
-    "to_float": lambda a: Fraction(a), "to_int": lambda a: -_floor(-a) if a < 0 else _floor(a),
-    "to_bool": lambda a: a != 0,
+    "to_float": lambda a: Fraction(a) if isinstance(a, int) else a, "to_bool": lambda a: a != 0,
+    "to_int": lambda a: -_floor(-a) if a < 0 else _floor(a),
 }
 """Every elementwise operation on finite numbers; raises Outside where it has no finite result."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
+from fusegen.algebra.floats.left_out import selections
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
 from fusegen.algebra.thaw import thaw, without_logs_of_nothing
@@ -44,6 +45,7 @@ def spelled(
     return Dependent(
         name, needs, tuple(shifts.values()), basis, readout, obligations, zeros,
         tuple(s.name for s in setting.ordered), tuple(s.name for s in setting.finite),
+        selections(setting, closed),
     )
 
 

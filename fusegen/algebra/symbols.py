@@ -22,6 +22,10 @@ class Unmodelled(Exception):
         super().__init__(str(attributes(node)))
 
 
+class Decided(Unmodelled):
+    """Over the reals it has one answer, and in floats it may have another: exp(y) reaches 0."""
+
+
 _DIRECT = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b, "neg": lambda a: -a, "pow": lambda a, b: a**b,
@@ -76,6 +80,8 @@ def freeze(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> sp.Expr:
                 if op in _POWERS and operands[-1].is_number and abs(operands[-1]) > _MAX_POWER:
                     raise Unmodelled(part)
                 known[part] = apply(op, *operands)
+                if _is_decided(op, operands, known[part]):
+                    raise Decided(part)
             case g.Cast(dtype=dtype, arg=arg) if dtype.kind == "float":
                 known[part] = known[arg]
             case g.Cast() | g.Input() | g.Length() | g.Index() | g.Reduce() | g.TopK():
@@ -85,6 +91,15 @@ def freeze(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> sp.Expr:
             case _:
                 assert_never(part)
     return known[node]
+
+
+def _is_decided(op: str, operands: list[sp.Expr], found: sp.Expr) -> bool:
+    """Has sympy said what a sign is, or lost a condition beside one that it has decided?"""
+    if op == "sign":
+        return not operands[0].is_number and bool(found.is_number)
+    if op in ("and", "or"):
+        return not {s for a in operands for s in a.free_symbols} <= found.free_symbols
+    return False
 
 
 def _needed(node: g.Node, leaves: Mapping[g.Node, sp.Expr]) -> list[g.Node]:

@@ -140,6 +140,7 @@ class Dependent:
     known_zero: tuple[int, ...] = ()  # positions of basis functions whose sums are exactly 0
     ordered: tuple[str, ...] = ()  # extremes whose order with the elements was used: not if NaN
     finite: tuple[str, ...] = ()  # extremes whose distance was: only if they are finite
+    selections: tuple[int, ...] = ()  # positions of sums that are read out as 0 where they are 0
     after: tuple[str, ...] = ()  # reductions of earlier sweeps: to it, numbers, as inputs are
 
     @property
@@ -172,7 +173,8 @@ class Dependent:
             for k in kept
         )
         return replace(self, basis=basis, readout=tuple(self.readout[k] for k in kept),
-                       known_zero=())
+                       known_zero=(),
+                       selections=tuple(kept.index(k) for k in self.selections if k in kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from fusegen.algebra.facts.pivots import (
     outside,
 )
 from fusegen.algebra.facts.terms import asks_for_specials
-from fusegen.algebra.floats.probes import simplified
 from fusegen.algebra.floats.range import out_of_range, unheld_number
 from fusegen.algebra.floats.readout import (
     CONDITION,
@@ -34,6 +33,7 @@ from fusegen.algebra.floats.readout import (
     condition_of,
     exponential_readout,
 )
+from fusegen.algebra.floats.unlike import unlike_text
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting
@@ -129,9 +129,9 @@ class _Judge:
             if c.pivot is not None and used:
                 yield from self._pivot(c, used)
         yield from self._ranges()
-        simpler = simplified(self.setting, self.closed)
-        if simpler is not None:
-            kind, why, todo = simpler
+        unlike = unlike_text(self.setting, self.closed)
+        if unlike is not None:
+            kind, why, todo = unlike
             yield Fault(kind, why, None, todo)
 
     def _ranges(self) -> Iterator[Fault]:

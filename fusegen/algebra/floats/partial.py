@@ -8,7 +8,7 @@ element that a value is computed from must too, or else reach a pivot, which is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -105,10 +105,10 @@ def values_of(term: g.Node, leaves: Set[g.Node]) -> tuple[g.Node, ...]:
     return tuple(found)
 
 
-def partials(values: tuple[g.Node, ...]) -> Iterator[Partial]:
+def partials(values: Iterable[g.Node]) -> Iterator[Partial]:
     """The partial operations among them whose operand is not seen to stay in the domain."""
     for node in values:
-        if isinstance(node, g.Map) and g.extent(node) is g.Extent.ELEMENT:
+        if isinstance(node, g.Map):
             for p in _partials_of(node):
                 safe = is_nonnegative if p.kind == "root" or node.op == "log1p" else is_positive
                 if not safe(p.operand):

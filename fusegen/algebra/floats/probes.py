@@ -19,7 +19,6 @@ import numpy as np
 from fusegen.algebra.choice import Choice
 from fusegen.algebra.domain import Bound
 from fusegen.algebra.facts.pivots import outside
-from fusegen.algebra.floats.partial import vanished, what_vanished
 from fusegen.algebra.floats.values import Spelled, value
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
@@ -27,7 +26,6 @@ from fusegen.algebra.symbols import is_nonnegative, is_positive
 from fusegen.algebra.thaw import thaw
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import is_condition
-from fusegen.ir.derivation import RefusalKind
 from fusegen.ir.expr import FLOATS
 from fusegen.ir.shared import lazy
 
@@ -39,17 +37,13 @@ _HARD = (1e4, -1e4, 1e30, -1e30)  # exp of them is infinite, or 0, and so are sq
 _ABOVE, _BELOW, _USUAL = 2.0, 0.25, 0.75
 
 
-def simplified(setting: Setting, closed: Closed) -> tuple[RefusalKind, str, str] | None:
-    """Why what the sums read out is another number than the text's for some floats, and what the
-    user can do; None: it is not."""
-    kept = {h for h, c in closed.candidate.terms.items() if c != 0}
-    lost = what_vanished(setting, kept, closed.candidate.choices)
-    if lost is not None:
-        return RefusalKind.SPECIAL, *vanished(setting.graph, lost)
+def cancelled(setting: Setting, closed: Closed) -> g.Node | None:
+    """An element or row value with which the sums read out are another number than the term, where
+    they should be the same, or NaN; None: there is none."""
     probes, form = _Probes(setting), _Form(setting, closed)
     for node, numbers in probes.of(_SPECIAL):
         if not form.is_guarded(numbers) and not _agree(probes.text(numbers), form.at(numbers)):
-            return RefusalKind.SIMPLER, *told_simpler(setting.graph, node)
+            return node
     return None
 
 
@@ -115,15 +109,19 @@ class _Probes:
         return found
 
     def of(self, special: tuple[float, ...]) -> Iterator[tuple[g.Node, Numbers]]:
-        """One node special, then an element together with the extreme that it is."""
-        for node, number in itertools.product(self.usual, special):
-            if self._takes(node, number):
-                yield from self.feasible(node, {**self.usual, node: np.float32(number)})
-        for b, number in itertools.product(self.setting.bounds, (inf, -inf)):
-            x, row = self._element(b), self.setting.row(b.row).node
-            if self._takes(x, number) and self._takes(row, number):
-                both = {x: np.float32(number), row: np.float32(number)}
-                yield from self.feasible(x, {**self.usual, **both})
+        """One node special, then an element together with the extreme that it is; conditions of the
+        row hold, or do not."""
+        conditions = [n for n in self.usual if is_condition(n)]
+        for holds in (True, False)[:1 + bool(conditions)]:
+            usual = {**self.usual, **dict.fromkeys(conditions, np.bool_(holds))}
+            for node, number in itertools.product(usual, special):
+                if self._takes(node, number):
+                    yield from self.feasible(node, {**usual, node: np.float32(number)})
+            for b, number in itertools.product(self.setting.bounds, (inf, -inf)):
+                x, row = self._element(b), self.setting.row(b.row).node
+                if self._takes(x, number) and self._takes(row, number):
+                    both = {x: np.float32(number), row: np.float32(number)}
+                    yield from self.feasible(x, {**usual, **both})
 
     def _takes(self, node: g.Node, number: float) -> bool:
         """May the node be this number?"""
@@ -135,22 +133,27 @@ class _Probes:
         return next(n for n, s in self.setting.elements.items() if s == bound.element)
 
     def feasible(self, node: g.Node, numbers: Numbers) -> Iterator[tuple[g.Node, Numbers]]:
-        """With the elements moved to their side of a special extreme, and NaN where a NaN leads."""
+        """With elements on their side of a special extreme, the extreme beyond a special element,
+        and NaN where a NaN leads."""
         if np.isnan(numbers[node]):
             led = (n for n in self.setting.rows if node in set(outside(set(), n)))
             numbers = {**numbers, **dict.fromkeys(led, np.float32(nan))}
         for b in self.setting.bounds:
             x, row = self._element(b), self.setting.row(b.row).node
-            if x is not node and not _within(b, numbers[x], numbers[row]):
+            if _within(b, numbers[x], numbers[row]):
+                continue
+            if x is not node:
                 numbers = {**numbers, x: numbers[row] + np.float32(-_USUAL if b.above else _USUAL)}
+            elif np.isfinite(numbers[x]) and row is not node:
+                numbers = {**numbers, row: 2 * numbers[x] if numbers[x] else -numbers[row]}
         if all(self._holds(b, numbers) for b in self.setting.bounds):
             yield node, numbers
 
     def _holds(self, b: Bound, numbers: Numbers) -> bool:
         x, row = self._element(b), self.setting.row(b.row).node
         size = isinstance(row, g.Reduce) and row.arg is not x  # max |x|
-        return _within(b, abs(numbers[x]) if size else numbers[x], numbers[row]) and not (
-            numbers[x] < 0 and is_nonnegative(x))
+        return _within(b, abs(numbers[x]) if size else numbers[x], numbers[row]) and not any(
+            numbers[n] < 0 and is_nonnegative(n) for n in (x, row))
 
     def named(self, numbers: Numbers) -> Mapping[str, Any]:
         symbols = {**self.setting.elements, **{n: r.symbol for n, r in self.setting.rows.items()}}
@@ -207,7 +210,6 @@ class _Form:
             env |= spelled.relative(env)
             total = np.float32(0)
             for h, c in self.closed.candidate.terms.items():
-                if c != 0:
-                    lift, by = (thaw(e, spelled.words, frozenset()) for e in (h, c))
-                    total = total + np.float32(value(by, env) * value(lift, env))
+                if c != 0:  # conditions of the row choose, as they do in read-outs
+                    total = total + np.float32(value(thaw(c * h, spelled.words, frozenset()), env))
         return total

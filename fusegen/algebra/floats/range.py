@@ -51,7 +51,7 @@ def unheld_number(closed: Closed) -> str | None:
 
 def _large_powers(expr: sp.Expr) -> list[sp.Pow]:
     powers = sorted(expr.atoms(sp.Pow), key=sp.default_sort_key)
-    return [p for p in powers if p.exp.is_number and p.exp >= 2]
+    return [p for p in powers if p.exp.is_number and p.exp > 1]
 
 
 def _alone(h: sp.Expr, relative: set[sp.Symbol]) -> list[sp.Expr]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusegen.compile.lower.readout import read_out
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Basis, Dependent
 from fusegen.ir.errors import InternalError
@@ -138,25 +139,13 @@ class StateBuilder:
         components = [self._basis(entry, b, put) for b in entry.basis]
         self.kept[entry.name] = tuple(c.name for c in components)
         self._transports(entry, components, given)
-        total: Expr | None = None
-        for coefficient, component in zip(entry.readout, components, strict=True):
-            if coefficient == Lit(0.0):
-                continue
-            term = weighed(coefficient, as_field(component))
-            total = term if total is None else call("add", total, term)
-        nothing = Lit(0, "int") if whole else Lit(0.0)
-        return nothing if total is None else total  # on its domain the text is 0
+        return read_out(entry, [as_field(c) for c in components], whole=whole)
 
     def running(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr:
         """A merged sum over the elements so far, for pivots; `row` gives row values so far."""
-        total: Expr | None = None
-        for coefficient, name in zip(entry.readout, self.kept[entry.name], strict=True):
-            if coefficient == Lit(0.0):
-                continue
-            put = {n: row(n) for n in variables(coefficient)}
-            term = weighed(substitute(coefficient, put), Var(name))
-            total = term if total is None else call("add", total, term)
-        return Lit(0.0) if total is None else total
+        used = {n for c in entry.readout for n in variables(c)}
+        sums = [Var(name) for name in self.kept[entry.name]]
+        return read_out(entry, sums, {n: row(n) for n in used})
 
     def _basis(self, entry: Dependent, basis: Basis, spell: Callable[[Expr], Expr]) -> Var:
         lift = spell(basis.lift)
@@ -210,45 +199,6 @@ def type_names(graph: g.Graph) -> dict[str, str]:
             wish = "".join(w[:1].upper() + w[1:] for w in (*words, "monoid"))
             found[node.operator.key] = taken.free(wish)
     return found
-
-
-def weighed(coefficient: Expr, total: Expr) -> Expr:
-    """coefficient · total. (a / b) · S is spelled a · S / b, never as a product with 1 / b, which
-    is infinite where b is subnormal; and p² · S is S · p · p, for p² may be infinite where S is 0.
-    A condition of the row chooses between sums: one that it leaves out may be infinite or NaN.
-    """
-    match coefficient:
-        case Lit(value=0.0):
-            return coefficient
-        case Call(op="where", args=(condition, a, b)):
-            return call("where", condition, weighed(a, total), weighed(b, total))
-        case Call(op="add" | "sub", args=(a, b)) if _chooses(a) or _chooses(b):
-            return call(coefficient.op, weighed(a, total), weighed(b, total))
-        case Lit(value=1.0):
-            return total
-        case Call(op="neg", args=(a,)):
-            return call("neg", weighed(a, total))
-        case Call(op="div", args=(a, b)):
-            return call("div", weighed(a, total), b)
-        case Call(op="mul", args=(a, Call(op="div", args=(over, under)))):
-            return call("div", weighed(call("mul", a, over) if over != ONE else a, total), under)
-        case Call(op="mul", args=(Call(op="div", args=(over, under)), b)):
-            return call("div", weighed(call("mul", over, b) if over != ONE else b, total), under)
-        case Call(op="mul", args=(a, b)) if b in _multiplied(a):
-            return call("mul", weighed(a, total), b)
-        case _:
-            return call("mul", coefficient, total)
-
-
-def _chooses(expr: Expr) -> bool:
-    return any(isinstance(e, Call) and e.op == "where" for e in walk(expr))
-
-
-def _multiplied(expr: Expr) -> list[Expr]:
-    """What a product is made of."""
-    if isinstance(expr, Call) and expr.op == "mul":
-        return [f for a in expr.args for f in _multiplied(a)]
-    return [expr]
 
 
 def _whole(lift: Expr) -> Expr:

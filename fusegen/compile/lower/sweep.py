@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from fusegen.compile.fusion import Fusion, Stage
+from fusegen.compile.lower.readout import weighed
 from fusegen.compile.lower.rows import RowScope, SweepParts
-from fusegen.compile.lower.state import ONE, StateBuilder, type_names, usable, weighed
+from fusegen.compile.lower.state import ONE, StateBuilder, type_names, usable
 from fusegen.compile.lower.unusable import without_pivot
 from fusegen.ir import graph as g
 from fusegen.ir import walk

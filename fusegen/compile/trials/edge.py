@@ -45,7 +45,10 @@ def lost_at_edge(node: g.Reduce, values: Values, n_cols: int, info: np.finfo[Any
         lost = np.where(outside & (term != 0), term, 0)
         whole = np.broadcast_to(lost, (*lost.shape[:-1], n_cols))
         total = whole.sum(axis=-1, keepdims=True)
-        alone = beyond(_factor(node.arg, values, _OVER | _UNDER)).any(axis=-1, keepdims=True)
+        alone = np.zeros((), np.bool_)
+        for product in _products(node.arg):
+            rows = beyond(_factor(product, values, _OVER | _UNDER))
+            alone = alone | rows.any(axis=-1, keepdims=True)
         return np.where(alone, np.inf, total / n_cols if node.fold is g.Fold.MEAN else total)
 
 

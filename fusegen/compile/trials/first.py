@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from fusegen.algebra.refusals import ROUNDED, refused
 from fusegen.compile.trials.floats import Alarm, shortest, try_floats
+from fusegen.compile.trials.orders_in_floats import refused_orders
 from fusegen.compile.trials.short_lists import with_short_lists
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import asks_of_rows
@@ -39,9 +40,13 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
     from fusegen.rewrite.repair.search import with_repairs
     from fusegen.rewrite.rounds import derived
 
-    defects: dict[str, Refused] = {}
+    types, text = tried_types(dtypes), with_short_lists(graph)
+    bank = bank_of(text, types, max(N_COLS, least_columns(text)))
+    defects = {r.name: r for r in refused_orders(text, derivation, types, bank)}
     unfit: set[str] = set()
-    while alarms := _alarms(graph, derivation, tried_types(dtypes)):
+    if defects:
+        derivation = with_repairs(graph, derived(graph, defects), dtypes, unfit, defects)
+    while alarms := _alarms(graph, derivation, types):
         repaired = {r.name for r in derivation.repairs}
         for alarm in alarms:
             if alarm.name in repaired:
@@ -53,7 +58,7 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
             defect = found.refusal.kind is RefusalKind.DEFECT
             if defect and not graph.scalars:  # of which some may be hard: each may do better alone
                 warnings.warn(f"{graph.name}: {found.refusal}", RuntimeWarning, stacklevel=2)
-        derivation = with_repairs(graph, derived(graph, defects), dtypes, but=unfit)
+        derivation = with_repairs(graph, derived(graph, defects), dtypes, unfit, defects)
     return derivation
 
 

@@ -23,31 +23,32 @@ _BEYOND = (RefusalKind.KINK, RefusalKind.ORDER, RefusalKind.SIMPLER, RefusalKind
 
 
 def with_repairs(
-    graph: g.Graph, text: Derivation, dtypes: Mapping[str, DType], but: Collection[str] = ()
+    graph: g.Graph, text: Derivation, dtypes: Mapping[str, DType], but: Collection[str] = (),
+    defects: Mapping[str, Refused] | None = None,
 ) -> Derivation:
     """The derivation `text` of the graph, or that of its `repaired_graph` where that saves a sweep;
-    `repairs` then says what was changed. `but`: sums that are left as they are.
+    `repairs` then says what was changed. `but`: sums that are left as they are; `defects`: what
+    was tried, and is not merged.
     """
+    defects = defects or {}
     refused = [e for e in text if isinstance(e, Refused) and e.refusal.kind not in _BEYOND
-               and e.name not in but]
-    first = _repaired(graph, text, dtypes, {e.name: () for e in refused})
+               and e.name not in but and e.name not in defects]
+    first = _repaired(graph, text, dtypes, {e.name: () for e in refused}, defects)
     # What no pivot of the whole text mends may have one behind a cut.
     before: dict[str, tuple[str, ...]] = {r.name: () for r in first.repairs}
     behind = {e.name: e.after for e in refused
               if e.after and not e.opens and e.name not in before}
     if not behind:
         return first
-    more = _repaired(graph, text, dtypes, {**before, **behind})
+    more = _repaired(graph, text, dtypes, {**before, **behind}, defects)
     return more if before.keys() < {r.name for r in more.repairs} else first
 
 
 def _repaired(
     graph: g.Graph, text: Derivation, dtypes: Mapping[str, DType],
-    names: Mapping[str, tuple[str, ...]],
+    names: Mapping[str, tuple[str, ...]], defects: Mapping[str, Refused],
 ) -> Derivation:
     """With as many of these as can be; with each the reductions that are finished by then."""
-    defects = {e.name: e for e in text
-               if isinstance(e, Refused) and e.refusal.kind is RefusalKind.DEFECT}
     proofs: dict[str, Obligation] = {}
     while names:
         found = rewritten(graph, names)
