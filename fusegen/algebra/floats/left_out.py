@@ -43,9 +43,11 @@ def doubtful_factor(setting: Setting, closed: Closed) -> sp.Expr | None:
 
 
 def is_sure(setting: Setting, e: sp.Expr) -> bool:
-    """Is it positive for certain, not because the text divides by it?"""
+    """Is it positive for certain, not because the text divides by it; or 0 only where all elements
+    are equal, so that all terms are 0 / 0?"""
     rows = [setting.row(s).node for s in e.free_symbols & moving_rows(setting)]
-    return bool(e.is_positive) and all(map(is_positive, rows))
+    return bool(e.is_positive) and all(is_positive(r) or any(
+        setting.facts.is_zero_of_equals(x, r) for x in setting.elements) for r in rows)
 
 
 def moving_rows(setting: Setting) -> Set[sp.Symbol]:

@@ -43,8 +43,8 @@ def unlike_text(setting: Setting, closed: Closed) -> Told | None:
 
 
 def _guarded(setting: Setting) -> sp.Expr | None:
-    """A factor of row values that may be 0 or no number, or a logarithm that may be none beside a
-    weight that moves with them, in a product that 0 wins."""
+    """A factor of row values that may be 0 or no number, or a logarithm that may be none beside an
+    exponential that moves with them, to 0, in a product that 0 wins."""
     leaves = {**setting.elements, **{n: r.symbol for n, r in setting.rows.items()}}
     elements = set(setting.elements.values())
     for n in g.topological((setting.arg,), leaves.__contains__):
@@ -55,7 +55,7 @@ def _guarded(setting: Setting) -> sp.Expr | None:
             factor, _ = e.as_independent(*elements, as_Add=False)
             if factor.free_symbols & moving_rows(setting) and not is_sure(setting, factor):
                 return factor
-        moves = weight.free_symbols & moving_rows(setting)
+        moves = any(e.free_symbols & moving_rows(setting) for e in weight.atoms(sp.exp))
         if n.op == "xlogy" and moves and not value.is_positive:
             return sp.log(value)
     return None

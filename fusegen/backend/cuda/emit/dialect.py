@@ -52,6 +52,7 @@ class CudaDialect:
         self.below_zero: frozenset[str] = frozenset()  # values whose exponentials are only added up
         self.roughly = False  # may quotients be off by a few roundings?
         self.nearly = False  # may quotients by a row value be off by a rounding or two?
+        self.narrowed: Expr | None = None  # whose result is rounded to 16 bits, and not used else
         self.near: frozenset[str] = frozenset()  # row values that are between 1 and 2^64, or NaN
 
     @property
@@ -133,7 +134,7 @@ class CudaDialect:
             case "rounded_mul":
                 return f"__{'f' if self.real == 'float' else 'd'}mul_rn({', '.join(args)})"
             case "div" if self._by_divisor(call):
-                return self._divided(args)
+                return self._divided(args, nearly=self.nearly or call is self.narrowed)
             case "div" if self._is_rough(call):
                 return f"__fdividef({', '.join(args)})"
             case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):
@@ -201,11 +202,11 @@ class CudaDialect:
         rough = self._is_rough(call)
         return same and self.divisors is not None and self.real == "float" and not rough
 
-    def _divided(self, args: list[str]) -> str:
+    def _divided(self, args: list[str], *, nearly: bool) -> str:
         assert self.divisors is not None
         self.use("divisor")
         self.divisors[args[1]] = None
-        return f"{divisor_name(args[1])}.{'nearly' if self.nearly else 'under'}({args[0]})"
+        return f"{divisor_name(args[1])}.{'nearly' if nearly else 'under'}({args[0]})"
 
     @staticmethod
     def _bracket(condition: Expr, shown: str) -> str:
