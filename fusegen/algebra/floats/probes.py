@@ -26,7 +26,7 @@ from fusegen.algebra.symbols import is_nonnegative, is_positive
 from fusegen.algebra.thaw import thaw
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import is_condition
-from fusegen.ir.expr import FLOATS
+from fusegen.ir.expr import FLOATS, Expr
 from fusegen.ir.shared import lazy
 
 Numbers = dict[g.Node, Any]
@@ -203,13 +203,18 @@ class _Form:
             not np.isfinite(numbers[n]) for n in units | pivots | finite
         ) or any(numbers[n] == 0 for n in units)
 
+    @lazy
+    def _spelled(self) -> Spelled:
+        return Spelled(self.setting, self.closed)
+
+    @lazy
+    def _terms(self) -> list[Expr]:
+        """Conditions of the row choose, as they do in read-outs."""
+        terms = self.closed.candidate.terms.items()
+        return [thaw(c * h, self._spelled.words, frozenset()) for h, c in terms if c != 0]
+
     def at(self, numbers: Numbers) -> Any:
-        spelled = Spelled(self.setting, self.closed)
         env = dict(_Probes(self.setting).named(numbers))
         with np.errstate(all="ignore"):
-            env |= spelled.relative(env)
-            total = np.float32(0)
-            for h, c in self.closed.candidate.terms.items():
-                if c != 0:  # conditions of the row choose, as they do in read-outs
-                    total = total + np.float32(value(thaw(c * h, spelled.words, frozenset()), env))
-        return total
+            env |= self._spelled.relative(env)
+            return sum((np.float32(value(t, env)) for t in self._terms), np.float32(0))
