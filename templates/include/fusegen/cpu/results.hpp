@@ -58,6 +58,14 @@ constexpr int64_t line_bytes = 64;
 template <typename E>
 inline uint64_t beyond_line(const E* at) { return reinterpret_cast<uintptr_t>(at) % line_bytes; }
 
+// Asks for the line of which one chunk stores the first part and the next chunk the rest, likewise.
+template <typename E>
+inline void expect_part(E* at, bool past)
+{
+    if (past && beyond_line(at) != 0)
+        __builtin_prefetch(at, 1);
+}
+
 // Of columns [begin, end) those that go past the caches.
 struct past_columns {
     int64_t begin, end;
