@@ -28,7 +28,9 @@ HEADERS: dict[str, tuple[str, ...]] = {
         "prefetch", "expect", "all_lanes", "first_lanes", "each", "each_by_turns", "until",
         "over_entries", "fetch", "put", "load", "store", "largest_of",
     ),
-    "results": ("expect_end", "expect_part", "past_lines", "each_result", "published"),
+    "results": (
+        "expect_end", "expect_part", "whole_lines", "past_lines", "each_result", "published",
+    ),
     "types": (
         "load_float16", "load_bfloat16", "load_float32", "load_float64", "load_int", "load_bool",
         "to_single", "store_float16", "store_bfloat16", "store_float32", "store_float64",

@@ -59,6 +59,11 @@ class SweepView:
         return [name for phase in self.phases for name in phase.past]
 
     @property
+    def chunks_are_lines(self) -> bool:
+        """May chunks end where lines of results do? Not where sums hang on it, or kept terms."""
+        return bool(self.past_caches) and self.state is None and self.again is None
+
+    @property
     def asking(self) -> bool:
         """Does a phase's loop ask for memory ahead, step by step? Else chunks do as a whole."""
         return any(phase.asks for phase in self.phases)

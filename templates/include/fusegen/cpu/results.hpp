@@ -66,6 +66,13 @@ inline void expect_part(E* at, bool past)
         __builtin_prefetch(at, 1);
 }
 
+// Where a chunk of results ends that go past the caches, and no state hangs on where: before a line.
+template <typename E>
+inline int64_t whole_lines(const E* to, int64_t stop, bool past)
+{
+    return past ? stop - static_cast<int64_t>(beyond_line(to + stop) / sizeof(E)) : stop;
+}
+
 // Of columns [begin, end) those that go past the caches.
 struct past_columns {
     int64_t begin, end;
