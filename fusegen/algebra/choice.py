@@ -69,6 +69,7 @@ class Choice:
 
 
 def all_choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
+    masks = {s for p in setting.f.atoms(sp.Piecewise) for _, c in p.args for s in _truths(c)}
     per_element: list[list[Choice]] = []
     for element, atom, beside in setting.occurrences:
         if beside is not None:
@@ -78,7 +79,8 @@ def all_choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
             per_element.append([*(_in_units(shift, w) for w in units), shift])
             continue
         options = []
-        for row in (r for r in setting.changing if r.pivotal and _related(setting, atom, r)):
+        pivots = () if element in masks else setting.changing
+        for row in (r for r in pivots if r.pivotal and _related(setting, atom, r)):
             options.append(_choice(element, atom, row, "shift"))
             if row.symbol.is_positive:
                 options.append(_choice(element, atom, row, "scale"))
@@ -86,6 +88,15 @@ def all_choices(setting: Setting) -> Iterator[tuple[Choice, ...]]:
         per_element.append(options)
     per_element += [[same] for i in setting.indicators for same in _same(setting, i)]
     return itertools.product(*per_element)
+
+
+def _truths(condition: sp.Basic) -> set[sp.Basic]:
+    """Elements that are conditions themselves, and are measured from nothing."""
+    if condition.is_Symbol:
+        return {condition}
+    if isinstance(condition, sp.And | sp.Or | sp.Not):
+        return {s for a in condition.args for s in _truths(a)}
+    return set()
 
 
 def _related(setting: Setting, atom: sp.Symbol, row: RowParameter) -> bool:

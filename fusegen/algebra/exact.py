@@ -48,7 +48,7 @@ def _value(
             return [Fraction(c) for c in best_columns(ordered, k)]
         case g.Part(top=top, field=field):
             columns = known[top]
-            return columns if field == "indices" else _taken(known[top.arg], columns)
+            return columns if field == "indices" else _taken(_wide(known[top.arg], n_cols), columns)
         case g.Take(arg=arg, index=index):
             return _taken(_wide(known[arg], n_cols), known[index])
         case g.Inner(arg=arg):

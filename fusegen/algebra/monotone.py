@@ -7,7 +7,7 @@ which go to the lowest column among elements that f makes equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
@@ -47,6 +47,9 @@ def _trend(setting: Setting) -> Trend:
     if len(setting.elements) != 1 or setting.indicators:
         return _UNKNOWN
     (element,) = setting.elements.values()
+    setting = replace(setting, f=setting.f.replace(
+        lambda e: isinstance(e, sp.Piecewise) and element not in e.free_symbols,
+        lambda e: sp.Dummy(real=True)))  # a number of the row, whichever
     if setting.f.has(sp.Piecewise) or setting.f.atoms(sp.core.function.AppliedUndef):
         return _UNKNOWN
     best = _UNKNOWN

@@ -24,6 +24,11 @@ def length(loc: Loc) -> g.Node:
 
 
 def fold(kind: g.Fold, arg: g.Node, loc: Loc) -> g.Node:
+    """The reduction; of what is one number in all of a row, that number, or so many of it."""
+    if g.extent(arg) is g.Extent.ROW and kind in (g.Fold.MAX, g.Fold.MIN, g.Fold.MEAN):
+        return arg
+    if g.extent(arg) is g.Extent.ROW and kind is g.Fold.SUM:
+        return times(length(loc), arg, loc)
     return builder().add(g.Reduce(kind, arg, loc)).node
 
 
