@@ -7,7 +7,7 @@ import sympy as sp
 from fusegen.algebra.floats.left_out import selections
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
-from fusegen.algebra.thaw import thaw, without_logs_of_nothing
+from fusegen.algebra.thaw import thaw, with_log1p, without_logs_of_nothing
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Basis, Dependent, Obligation, Shifted
 from fusegen.ir.expr import Expr, Lit, Var, call
@@ -30,6 +30,8 @@ def spelled(
     )
     size = len(closed.basis)
     lifts = [without_logs_of_nothing(h) if guarded else h for h in closed.basis]
+    if any(isinstance(n, g.Map) and n.op == "log1p" for n in g.topological((setting.arg,))):
+        lifts = [with_log1p(h) for h in lifts]
     basis = tuple(
         Basis(
             thaw(lifts[k], words, relative),

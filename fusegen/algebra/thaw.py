@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import sympy as sp
 
-from fusegen.ir.expr import Expr, Lit, call
+from fusegen.ir.expr import Expr, Lit, Var, call
 
 
 def without_logs_of_nothing(expr: sp.Expr) -> sp.Expr:
@@ -26,6 +26,13 @@ def _logs_taken(product: sp.Mul) -> sp.Expr:
         for _ in range(int(times)):
             rest = _XLOGY(rest, log.args[0])
     return number * rest
+
+
+def with_log1p(expr: sp.Expr) -> sp.Expr:
+    """The same with every log(1 + e) as log1p(e), which keeps the digits of a small e."""
+    return expr.replace(
+        lambda e: isinstance(e, sp.log) and isinstance(e.args[0], sp.Add) and 1 in e.args[0].args,
+        lambda e: sp.Function("log1p", real=True)(e.args[0] - 1))
 
 
 _XLOGY = sp.Function("xlogy", real=True)
@@ -53,7 +60,10 @@ def thaw(expr: sp.Expr, names: Mapping[sp.Symbol, Expr], moving: frozenset[str])
         return _thaw_cases(expr, names, moving)
     if expr in (sp.true, sp.false):
         return Lit(expr == sp.true, "bool")
-    inner = [thaw(a, names, moving) for a in _ordered(expr.args)]
+    if isinstance(expr, sp.And | sp.Or | sp.Not):
+        inner = [_condition(a, names, moving) for a in _ordered(expr.args)]
+    else:
+        inner = [thaw(a, names, moving) for a in _ordered(expr.args)]
     if isinstance(expr, sp.core.function.AppliedUndef):
         return call(expr.func.__name__, *(thaw(a, names, moving) for a in expr.args))
     for kind, op in _WORDS.items():
@@ -85,8 +95,17 @@ def _thaw_cases(
         raise ValueError(f"no spelling for {expr}")
     total = thaw(last, names, moving)
     for value, when in reversed(cases):
-        total = call("where", thaw(when, names, moving), thaw(value, names, moving), total)
+        total = call("where", _condition(when, names, moving), thaw(value, names, moving), total)
     return total
+
+
+def _condition(
+    expr: sp.Expr, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]
+) -> Expr:
+    """An element that is a condition is spelled as 0 or 1, as all elements are."""
+    found = thaw(expr, names, moving)
+    varies = isinstance(found, Var) and found.varying
+    return call("ne", found, Lit(0.0)) if varies else found
 
 
 def _ordered(args: tuple[sp.Expr, ...]) -> list[sp.Expr]:
@@ -128,7 +147,7 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozens
     if choice is not None:
         rest = thaw(sp.Mul(*(a for a in expr.args if a != choice)), names, moving)
         sides = (rest, Lit(0.0)) if choice.args[0][0] == 1 else (Lit(0.0), rest)
-        return call("where", thaw(choice.args[0][1], names, moving), *sides)
+        return call("where", _condition(choice.args[0][1], names, moving), *sides)
     indicators = [a for a in _ordered(expr.args) if a.is_Symbol and a.is_integer]
     over, under = sp.fraction(expr, exact=True)
     # exp(−u) is a weight; to sympy it is 1 / exp(u). What an indicator drops may divide by 0.

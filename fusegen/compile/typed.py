@@ -84,7 +84,8 @@ class Typed:
 
     @property
     def derivation(self) -> Derivation:
-        found: Derivation = self.result("try" if self.form in ("auto", "online") else "derive")
+        tried: dict[Form, str] = {"auto": "try", "online": "try", "safe": "order"}
+        found: Derivation = self.result(tried.get(self.form, "derive"))
         return found
 
     @property
@@ -125,6 +126,12 @@ def _try(typed: Typed) -> Derivation:
     from fusegen.compile.trials.first import tried
 
     return tried(typed.scalars.graph, typed.result("repair"), typed.types)
+
+
+def _order(typed: Typed) -> Derivation:
+    from fusegen.compile.trials.first import in_order
+
+    return in_order(typed.scalars.graph, typed.result("derive"), typed.types)
 
 
 def _rewrite(typed: Typed) -> g.Graph:
@@ -184,6 +191,7 @@ TYPED: tuple[Pass[Typed], ...] = (
          needs=("sympy",)),
     Pass("repair", _repair, key=_kinds_key, kind=Derivation, needs=("sympy",)),
     Pass("try", _try, key=_try_key, kind=Derivation, needs=("sympy",)),
+    Pass("order", _order, key=_try_key, kind=Derivation, needs=("sympy",)),
     Pass("rewrite", _rewrite),
     Pass("fuse", _fuse, needs=("networkx",)),
     Pass("lower", lambda typed: _lowered(typed, "rows"), key=lambda typed: typed.key,

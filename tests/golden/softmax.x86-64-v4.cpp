@@ -273,6 +273,7 @@ __attribute__((noinline)) void fold(const Row& row, const Known& known, int64_t 
     constexpr int64_t chunk = 1024;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
+        fg::expect_part(row.div + stop + chunk, row.past);
         visit(row, known, begin, stop);
     }
 }

@@ -27,6 +27,7 @@ from fusegen.algebra.thaw import thaw
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import is_condition
 from fusegen.ir.expr import FLOATS, Expr
+from fusegen.ir.ops import OPS
 from fusegen.ir.shared import lazy
 
 Numbers = dict[g.Node, Any]
@@ -43,6 +44,10 @@ def cancelled(setting: Setting, closed: Closed) -> g.Node | None:
     probes, form = _Probes(setting), _Form(setting, closed)
     for node, numbers in probes.of(_SPECIAL):
         if not form.is_guarded(numbers) and not _agree(probes.text(numbers), form.at(numbers)):
+            return node
+    for node, numbers in probes.ignored():
+        text, read = probes.text(numbers), form.at(numbers)
+        if not form.is_guarded(numbers) and np.isnan(read) and not np.isnan(text):
             return node
     return None
 
@@ -123,6 +128,14 @@ class _Probes:
                     both = {x: np.float32(number), row: np.float32(number)}
                     yield from self.feasible(x, {**usual, **both})
 
+    def ignored(self) -> Iterator[tuple[g.Node, Numbers]]:
+        """An element that is NaN, beside row values that may have left it out: where(x == x, x, 0).
+        There the term may leave it out, too."""
+        for x in self.setting.elements:
+            led = [r for r in self.setting.rows if _is_led(x, r)]
+            if len(led) < sum(x in set(outside(set(), r)) for r in self.setting.rows) or not led:
+                yield x, {**self.usual, **dict.fromkeys((x, *led), np.float32(nan))}
+
     def _takes(self, node: g.Node, number: float) -> bool:
         """May the node be this number?"""
         if isinstance(node, g.Length | g.Index) or is_condition(node):
@@ -174,6 +187,22 @@ class _Probes:
                     case g.Cast(arg=arg):
                         known[n] = known[arg]  # to floats: others have no model
         return np.float32(known[self.setting.arg])
+
+
+def _is_led(x: g.Node, node: g.Node) -> bool:
+    """Is the value NaN wherever some x is? A condition that asks x may leave it out."""
+    led: dict[g.Node, bool] = {}
+    for n in g.topological((node,)):
+        match n:
+            case _ if n is x:
+                led[n] = True
+            case g.Map(op="where", args=(c, a, b)):
+                led[n] = x not in g.topological((c,)) and (led[a] or led[b])
+            case g.Map(op=op) if OPS[op].rule in ("bool", "logic"):
+                led[n] = False
+            case _:
+                led[n] = any(led[a] for a in g.operands(n))
+    return led[node]
 
 
 def _within(bound: Bound, x: Any, row: Any) -> bool:

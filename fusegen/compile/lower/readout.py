@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fusegen.ir.derivation import Dependent
-from fusegen.ir.expr import Call, Expr, Lit, call, substitute, walk
+from fusegen.ir.expr import Call, Expr, Lit, call, substitute, variables, walk
 
 _ONE, _ZERO = Lit(1.0), Lit(0.0)
 
@@ -25,6 +25,33 @@ def read_out(
         total = term if total is None else call("add", total, term)
     nothing = Lit(0, "int") if whole else _ZERO
     return nothing if total is None else total  # on its domain the text is 0
+
+
+def by_choice(
+    total: Expr, spell: Callable[[Expr], Expr], guarded: Callable[[Expr], Expr]
+) -> Expr:
+    """The read-out guarded where a pivot may be no number; what a condition of the row chooses in
+    place of sums needs no guard: where(r > 0, Σ x / r, 0) is 0 where r is."""
+    if not _has_choice(total):
+        return guarded(total)
+    match total:
+        case Call(op="where", args=(condition, a, b)) if _is_of_row(condition):
+            sides = (s if s == _ZERO else by_choice(s, spell, guarded) for s in (a, b))
+            return call("where", spell(condition), *sides)
+        case Call(op="add", args=(a, b)):
+            return call("add", *(by_choice(s, spell, guarded) for s in (a, b)))
+        case _:
+            return guarded(total)
+
+
+def _has_choice(expr: Expr) -> bool:
+    return any(isinstance(e, Call) and e.op == "where" and _is_of_row(e.args[0])
+               for e in walk(expr))
+
+
+def _is_of_row(condition: Expr) -> bool:
+    """Not of the sums that are read out."""
+    return not any(name.startswith("state.") for name in variables(condition))
 
 
 def weighed(coefficient: Expr, total: Expr) -> Expr:

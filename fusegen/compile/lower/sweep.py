@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from fusegen.compile.fusion import Fusion, Stage
-from fusegen.compile.lower.readout import weighed
+from fusegen.compile.lower.readout import by_choice, weighed
 from fusegen.compile.lower.rows import RowScope, SweepParts
 from fusegen.compile.lower.state import ONE, StateBuilder, type_names, usable
 from fusegen.compile.lower.unusable import without_pivot
@@ -193,16 +193,18 @@ class SweepBuilder:
                                   whole=self.names.kinds[node] == "int")
         mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
 
+        def value(part: Expr) -> Expr:
+            found = self._spell(part)
+            return call("div", found, call("to_float", N_COLS)) if mean else found
+
         def readout() -> Expr:
-            value = self._spell(total)
-            if mean:
-                value = call("div", value, call("to_float", N_COLS))
             usable = self._usable(entry)
             if usable is None:
-                return value
+                return value(total)
             pivots = {s.pivot: graph[s.pivot] for s in entry.shifts}
             other = without_pivot(entry, pivots, self.scope.value, weighed)
-            return call("where", usable, value, self._spell(other))
+            return by_choice(total, self._spell, lambda part: call(
+                "where", usable, value(part), self._spell(other)))
 
         self.scope.readouts[node] = readout
 

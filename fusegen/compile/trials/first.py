@@ -40,9 +40,7 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
     from fusegen.rewrite.repair.search import with_repairs
     from fusegen.rewrite.rounds import derived
 
-    types, text = tried_types(dtypes), with_short_lists(graph)
-    bank = bank_of(text, types, max(N_COLS, least_columns(text)))
-    defects = {r.name: r for r in refused_orders(text, derivation, types, bank)}
+    types, defects = tried_types(dtypes), _disorders(graph, derivation, dtypes)
     unfit: set[str] = set()
     if defects:
         derivation = with_repairs(graph, derived(graph, defects), dtypes, unfit, defects)
@@ -60,6 +58,22 @@ def tried(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -
                 warnings.warn(f"{graph.name}: {found.refusal}", RuntimeWarning, stacklevel=2)
         derivation = with_repairs(graph, derived(graph, defects), dtypes, unfit, defects)
     return derivation
+
+
+def in_order(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]) -> Derivation:
+    """The derivation without the orders that floats do not keep."""
+    from fusegen.rewrite.rounds import derived
+
+    disorders = _disorders(graph, derivation, dtypes)
+    return derived(graph, disorders) if disorders else derivation
+
+
+def _disorders(
+    graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]
+) -> dict[str, Refused]:
+    text, types = with_short_lists(graph), tried_types(dtypes)
+    bank = bank_of(text, types, max(N_COLS, least_columns(text)))
+    return {r.name: r for r in refused_orders(text, derivation, types, bank)}
 
 
 def _alarms(
