@@ -16,7 +16,7 @@ from fusegen.compile.trials.orders_in_floats import refused_orders
 from fusegen.compile.trials.short_lists import with_short_lists
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import asks_of_rows
-from fusegen.ir.derivation import Dependent, Derivation, Refusal, RefusalKind, Refused
+from fusegen.ir.derivation import Commuted, Dependent, Derivation, Refusal, RefusalKind, Refused
 from fusegen.ir.dtypes import BOOL, FLOAT32, INT64, DType
 from fusegen.ir.witness import Stray
 from fusegen.oracle.bank import bank_of
@@ -71,6 +71,8 @@ def in_order(graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]
 def _disorders(
     graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]
 ) -> dict[str, Refused]:
+    if not any(isinstance(e, Commuted) for e in derivation):
+        return {}
     text, types = with_short_lists(graph), tried_types(dtypes)
     bank = bank_of(text, types, max(N_COLS, least_columns(text)))
     return {r.name: r for r in refused_orders(text, derivation, types, bank)}
