@@ -66,11 +66,13 @@ inline void expect_part(E* at, bool past)
         __builtin_prefetch(at, 1);
 }
 
-// Where a chunk of results ends that go past the caches, and no state hangs on where: before a line.
+// Where a chunk of results ends that go past the caches, and no state hangs on where: before a line, but for
+// chunks shorter than one.
 template <typename E>
-inline int64_t whole_lines(const E* to, int64_t stop, bool past)
+inline int64_t whole_lines(const E* to, int64_t begin, int64_t stop, bool past)
 {
-    return past ? stop - static_cast<int64_t>(beyond_line(to + stop) / sizeof(E)) : stop;
+    const int64_t whole = stop - static_cast<int64_t>(beyond_line(to + stop) / sizeof(E));
+    return past && whole > begin ? whole : stop;
 }
 
 // Of columns [begin, end) those that go past the caches.
