@@ -13,7 +13,7 @@ from fusegen.algebra.merge import Doubt, merged
 from fusegen.algebra.monotone import trend_of
 from fusegen.algebra.own.laws import own_entry
 from fusegen.algebra.proof.definitions import definitions_of
-from fusegen.algebra.reading import read_setting, wholes_of
+from fusegen.algebra.reading import asks_of_extremes, read_setting, wholes_of
 from fusegen.algebra.refusals import ROUNDED, refused, with_stray, with_witness
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import Decided, Unmodelled, operations, told
@@ -97,21 +97,26 @@ def _entry(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...],
     entries: Mapping[g.Node, Entry], witnesses: bool,
 ) -> Entry:
-    """As the text reads, else with what it computes of finished numbers taken as a whole."""
+    """As the text reads; else with extremes that are numbers, where it asks, or with what it
+    computes of finished numbers taken as a whole."""
     found = _read(graph, node, needs, entries, witnesses)
+    if isinstance(found, Refused) and asks_of_extremes(node.arg):
+        other = _read(graph, node, needs, entries, witnesses, finite=True)
+        unfit = isinstance(other, Refused) and other.refusal.kind is RefusalKind.SPECIAL
+        found = found if unfit else other
     if isinstance(found, Refused) and wholes_of(node.arg):
         other = _read(graph, node, needs, entries, witnesses, whole=True)
-        return found if isinstance(other, Refused) else other
+        found = found if isinstance(other, Refused) else other
     return found
 
 
 def _read(
     graph: g.Graph, node: g.Reduce | g.TopK, needs: tuple[str, ...],
-    entries: Mapping[g.Node, Entry], witnesses: bool, *, whole: bool = False,
+    entries: Mapping[g.Node, Entry], witnesses: bool, *, whole: bool = False, finite: bool = False,
 ) -> Entry:
     """By the kind of reduction. Whatever sympy raises is a refusal: the text runs without it."""
     try:
-        setting = read_setting(graph, node.arg, entries, whole=whole)
+        setting = read_setting(graph, node.arg, entries, whole=whole, finite=finite)
         if isinstance(node, g.TopK) or node.fold in _ORDERED:
             return _commuted(graph, node, needs, setting)
         if node.fold in _SUMS:

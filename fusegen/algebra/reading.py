@@ -8,6 +8,7 @@ from dataclasses import replace
 import sympy as sp
 
 from fusegen.algebra.domain import Bound, conditions_alone, less_than, on_domain, with_indicators
+from fusegen.algebra.facts.terms import asked_extreme
 from fusegen.algebra.rowsums import averages
 from fusegen.algebra.setting import RowParameter, Setting
 from fusegen.algebra.symbols import (
@@ -23,13 +24,15 @@ from fusegen.ir.derivation import Base, Dependent, Entry
 
 
 def read_setting(
-    graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry], *, whole: bool = False
+    graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry], *,
+    whole: bool = False, finite: bool = False,
 ) -> Setting:
     """Split `arg` into elements and row values. Raises Unmodelled where sympy cannot follow.
 
     whole: what elements and inputs per row make of one another is an element, not looked into.
+    finite: extremes that the text asks isinf of are numbers; where they are none, the sum is NaN.
     """
-    reader = _Reader(arg, graph.names, entries)
+    reader = _Reader(arg, graph.names, entries, finite)
     reader.collect_rows(arg)
     reduced = {
         r.arg for row in reader.rows for r in g.reductions_of(row)
@@ -47,9 +50,11 @@ def read_setting(
     f, indicators = with_indicators(f, bounds)
     if f.has(sp.Piecewise):
         f = conditions_alone(f)
-    finite = tuple(b.row for b in differences)
+    asked = [reader.rows[n].symbol for n in reader.asked]
+    ordered |= dict.fromkeys(asked)
     setting = Setting(
-        graph, arg, text, f, elements, reader.rows, bounds, indicators, tuple(ordered), finite
+        graph, arg, text, f, elements, reader.rows, bounds, indicators, tuple(ordered),
+        (*(b.row for b in differences), *asked),
     )
     rows = {n: replace(r, pivotal=r.pivotal and n in numbers)  # a state has one move, not many
             for n, r in _with_averages(setting, entries).items()}
@@ -63,6 +68,12 @@ def wholes_of(arg: g.Node) -> tuple[g.Node, ...]:
         (arg,), lambda n: g.extent(n) is not g.Extent.ELEMENT or not g.reductions_of(n))
     return tuple(n for n in largest if g.extent(n) is g.Extent.ELEMENT and any(
         isinstance(i, g.Input) and i.per_row for i in g.topological((n,))))
+
+
+def asks_of_extremes(arg: g.Node) -> bool:
+    """Does it ask whether a maximum or minimum is a number, as log Σ exp x does?"""
+    asked = g.outermost((arg,), lambda n: asked_extreme(n) is not None or g.is_reduction(n))
+    return any(asked_extreme(n) is not None for n in asked)
 
 
 @g.asked_once
@@ -127,9 +138,11 @@ def _bounds(
 
 class _Reader:
     def __init__(
-        self, arg: g.Node, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry]
+        self, arg: g.Node, names: Mapping[g.Node, str], entries: Mapping[g.Node, Entry],
+        finite: bool,
     ) -> None:
-        self.names, self.entries = names, entries
+        self.names, self.entries, self.finite = names, entries, finite
+        self.asked: dict[g.Node, None] = {}  # extremes that must be numbers
         self.divisors = divisors(arg)
         self.rows: dict[g.Node, RowParameter] = {}
 
@@ -153,6 +166,11 @@ class _Reader:
             self.rows[node] = RowParameter(
                 node, self._symbol(node), constant=False, pivotal=False
             )
+            return
+        extreme = asked_extreme(node) if self.finite else None
+        if extreme is not None:
+            self.asked[extreme] = None
+            self.collect_rows(extreme)
             return
         needs = g.reductions_of(node)
         finished = [r for r in needs if not isinstance(self.entries[r], Base)]

@@ -33,11 +33,13 @@ class Pivots(Elements):
         return self.reaches(x, s, lasting=True) and grows(s, means=True)
 
     def is_zero_of_equals(self, x: g.Node, s: g.Node) -> bool:
-        """Is s 0 only where all x are one number: by their sizes, or by the range of them? Squares
-        of numbers below 2⁻⁷⁵, which are 0 in float32, are not thought of."""
+        """Is s 0 only where all x are one number: by their sizes, by how they deviate from their
+        mean, or by the range of them? Squares of numbers below 2⁻⁷⁵, 0 in float32, are not
+        thought of."""
         ends = s.args if isinstance(s, g.Map) else ()
-        return any(self.reaches(x, s, power) for power in (1.0, 2.0)) or any(
-            self.encloses(x, end, s) for end in ends)
+        deviations = (n for n in g.topological((s,)) if _is_deviation(x, n))
+        return any(self.reaches(e, s, power) for e in (x, *deviations) for power in (1.0, 2.0)) \
+            or any(self.encloses(x, end, s) for end in ends)
 
     def encloses(self, x: g.Node, p: g.Node, w: g.Node) -> bool:
         """Is w a range that holds x at every part of the row, with p one of its ends?"""
@@ -149,6 +151,12 @@ def is_mean_of(x: g.Node, p: g.Node) -> bool:
             return is_mean_of(x, a)
         case _:
             return False
+
+
+def _is_deviation(x: g.Node, node: g.Node) -> bool:
+    """x − mean x"""
+    return isinstance(node, g.Map) and node.op == "sub" and node.args[0] is x and is_mean_of(
+        *node.args)
 
 
 def is_attained(x: g.Node, p: g.Node) -> bool:

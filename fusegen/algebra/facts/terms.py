@@ -61,6 +61,15 @@ def conditions(c: g.Node, holds: bool) -> Mask:
             return frozenset({(c, holds)})
 
 
+def asked_extreme(node: g.Node) -> g.Reduce | None:
+    """The maximum or minimum of which the node asks whether it is a number."""
+    match node:
+        case g.Map(op=op, args=(g.Reduce(fold=g.Fold.MAX | g.Fold.MIN) as m,)) if op in _SPECIAL:
+            return m if g.is_reduction(m) else None
+        case _:
+            return None
+
+
 def asks_for_specials(term: g.Node, rows: frozenset[g.Node]) -> g.Map | None:
     """The first isinf, isnan or isfinite in the term, outside the row values in it."""
     seen: set[g.Node] = set(rows)

@@ -26,6 +26,7 @@ from fusegen.algebra.facts.pivots import (
     outside,
 )
 from fusegen.algebra.facts.terms import asks_for_specials
+from fusegen.algebra.floats.probes import answered
 from fusegen.algebra.floats.range import out_of_range, unheld_number
 from fusegen.algebra.floats.readout import (
     CONDITION,
@@ -119,7 +120,8 @@ class _Judge:
                    for n in outside(known, self.setting.arg))
 
     def found(self) -> Iterator[Ground | Fault]:
-        question = asks_for_specials(self.setting.arg, frozenset(self.setting.rows))
+        known = frozenset({*self.setting.rows, *answered(self.setting)})
+        question = asks_for_specials(self.setting.arg, known)
         if question is not None:
             what = f"{question.op} ({question.loc.short})"
             yield Fault(RefusalKind.SPECIAL, f"its terms ask {what}: they may have a value where "

@@ -19,6 +19,7 @@ import numpy as np
 from fusegen.algebra.choice import Choice
 from fusegen.algebra.domain import Bound
 from fusegen.algebra.facts.pivots import outside
+from fusegen.algebra.facts.terms import asked_extreme
 from fusegen.algebra.floats.values import Spelled, value
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
@@ -80,6 +81,21 @@ def undefined(setting: Setting) -> g.Node | None:
     return None
 
 
+def answered(setting: Setting) -> Iterator[g.Node]:
+    """Conditions that ask whether an extreme is a number, where the text is NaN if it is none: at
+    the element that is the extreme, which no condition leaves out."""
+    probes, parts = _Probes(setting), g.topological((setting.arg,), setting.rows.__contains__)
+    if any(isinstance(n, g.Map) and n.op == "where"
+           and g.extent(n.args[0]) is g.Extent.ELEMENT for n in parts):
+        return
+    for node in parts:
+        extreme = asked_extreme(node)
+        found = setting.rows.get(extreme) if extreme else None
+        if found and found.symbol in setting.finite and any(
+                probes.is_nan_at(b) for b in setting.bounds if b.row == found.symbol):
+            yield node
+
+
 def told_simpler(graph: g.Graph, node: g.Node) -> tuple[str, str]:
     """Why a text that cancels this element or row value is computed as written, and what to do."""
     name = graph.names.get(node, "a value")
@@ -135,6 +151,12 @@ class _Probes:
             led = [r for r in self.setting.rows if _is_led(x, r)]
             if len(led) < sum(x in set(outside(set(), r)) for r in self.setting.rows) or not led:
                 yield x, {**self.usual, **dict.fromkeys((x, *led), np.float32(nan))}
+
+    def is_nan_at(self, bound: Bound) -> bool:
+        """Is the term NaN where an element is the extreme, and infinite?"""
+        ends = dict.fromkeys((self._element(bound), self.setting.row(bound.row).node))
+        return all(np.isnan(self.text({**self.usual, **dict.fromkeys(ends, np.float32(number))}))
+                   for number in (inf, -inf))
 
     def _takes(self, node: g.Node, number: float) -> bool:
         """May the node be this number?"""
