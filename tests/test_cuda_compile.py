@@ -123,3 +123,26 @@ def test_gates_and_the_least_compile_within_budget(name: str) -> None:
     constants = {"k": 8, **({"largest": False} if name == "topk" else grouped)}
     source = library_case(name, 1, 256, **constants).work(n_rows=4000).source
     _within_budget(source, "sm_90")
+
+
+@pytest.mark.parametrize(("name", "n_cols", "k", "dtype"), [
+    ("softmax_topk", 6003, 18, "float32"), ("topk", 6003, 300, "float32"),
+    ("softmax_topk", 5000, 60, "float32"), ("topk", 4000, 200, "float32"),
+    ("topk", 1475, 19, "float32"), ("softmax_topk", 2100, 700, "float32"),
+    ("topk", 9564, 100, "float16"), ("softmax_topk", 2164, 178, "float16"),
+    ("softmax_topk", 4000, 30, "bfloat16")])
+def test_rows_whose_lists_are_collected_stay_in_registers(
+    name: str, n_cols: int, k: int, dtype: str
+) -> None:
+    """A load for which there is no register waits for those before it: the row comes in pieces."""
+    case = library_case(name, 1, n_cols, dtype, k=k)
+    work = case.work(n_rows=4000, aligned=False)
+    found = [c.schedule for c in candidates(work.program, work.problem, work.target)]
+    held = [s for s in found if s.lists == "collected" and not s.in_warp and s.blocks == 1]
+    assert held
+    for schedule in held[:2]:
+        (report,) = nvrtc.compile_for(cuda_source(work.program, schedule).text(), "sm_90").reports
+        assert report.spill_bytes <= 96, (schedule.describe(), report)
+        warps = schedule.per_sm * schedule.threads // 32
+        # Every scheduler has a quarter of the registers, for whole warps.
+        assert -(-warps // 4) * 32 * report.registers <= schedule.target.registers_per_sm // 4

@@ -88,7 +88,7 @@ __device__ __forceinline__ void sweep1_fold(
     });
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 8)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 10)
 softmax_topk_kernel(
     const __nv_bfloat16* __restrict__ x, __nv_bfloat16* __restrict__ values_out,
     long long* __restrict__ indices_out, long long x_stride, long long n_rows, long long n_cols_wide)

@@ -109,7 +109,7 @@ __device__ __forceinline__ void sweep3_map(
     });
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 16)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 20)
 softmax_topk_1_m_kernel(
     const float* __restrict__ x, float* __restrict__ m_kept_out, long long x_stride,
     long long n_rows, long long n_cols_wide)
@@ -135,7 +135,7 @@ softmax_topk_1_m_kernel(
         m_kept_out[row] = m;  // texts.py  m = fg.max(x)
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 16)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 20)
 softmax_topk_2_sum_exp_kernel(
     const float* __restrict__ x, const float* __restrict__ m_kept_in,
     float* __restrict__ sum_exp_kept_out, long long x_stride, long long n_rows,
@@ -163,7 +163,7 @@ softmax_topk_2_sum_exp_kernel(
         sum_exp_kept_out[row] = sum_exp;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 16)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 20)
 softmax_topk_3_map_kernel(
     const float* __restrict__ x, const float* __restrict__ m_kept_in,
     const float* __restrict__ sum_exp_kept_in, float* __restrict__ div_stored_out,
@@ -191,7 +191,7 @@ softmax_topk_3_map_kernel(
     store_items(div_stored_row, div_stored_items, at, live);
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 16)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 20)
 softmax_topk_4_top_kernel(
     const float* __restrict__ div_stored, float* __restrict__ values_out,
     long long* __restrict__ indices_out, long long div_stored_stride, long long n_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-RegisterLimit = Literal[32, 40, 48, 56, 64, 80, 128, 255]
+RegisterLimit = Literal[32, 40, 48, 56, 64, 72, 80, 128, 255]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,9 @@ class Bound:
     threads: int
     blocks: int = 1
 
+
+HELD: tuple[RegisterLimit, ...] = (40, 48, 56, 64, 72, 80, 128)
+"""Limits where all blocks of a source have one size."""
 
 BOUNDS: dict[RegisterLimit, Bound] = {
     32: Bound(1024, 2), 40: Bound(768, 2), 48: Bound(640, 2), 56: Bound(576, 2),

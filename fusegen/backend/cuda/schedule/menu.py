@@ -185,7 +185,8 @@ class Menu:
         sizes = {p.dtype.itemsize for k in self.program.kernels for p in k.elements}
         return Needs(state=self.state, words=self.words, lists=kinds, stores=self.work.stores,
                      kept_bytes=self.kept_bytes, narrow=sizes == {2}, wide=self.wide,
-                     calls=self.calls)
+                     calls=self.calls, k=max((c.k for c in self.lists), default=0),
+                     rows=self.work.rows)
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         return lane_schedules(self.base, self.held, self.n_vectors, self.n_cols, self._folds)

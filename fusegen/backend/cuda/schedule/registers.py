@@ -5,17 +5,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fusegen.backend.cuda.schedule.bounds import BOUNDS, RegisterLimit
+from fusegen.backend.cuda.schedule.bounds import BOUNDS, HELD, RegisterLimit
+from fusegen.backend.cuda.schedule.collected import makes_keys
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
+from fusegen.backend.target import WARP
 
 _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128), (10**6, 255))
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
 _FOLDED: tuple[int, tuple[tuple[int, RegisterLimit], ...]] = 25, ((34, 56), (10**6, 64))
 """Elements of 16 bits that a lane folds one by one, from which on few registers are best, and the
 fewest that do for so many at most."""
-_COLLECTED, _KEYS = 24, 20
-"""Items of a thread of float32 from which on few registers are best where lists are collected: so
-many beside the items."""
+_COLLECTED, _FREE, _DENSE = 24, 24, 64
+"""Registers beside the items of a thread that collects a list; items up to which so many do, and of
+three more each takes one; what does at least where keys are made of all. With fewer, loads wait
+for those before them: there is no register that they could go to."""
+_SCHEDULERS = 4
+"""Of a multiprocessor: each has registers of its own, for whole warps."""
 _BASE, _BESIDE, _UNPACKED = 17, 2, 4
 """Registers beside a row's words; words of a vector that are written, not held; registers for every
 vector of 16-bit elements where there are several arrays: about the least with which ptxas spills
@@ -34,6 +39,8 @@ class Needs:
     narrow: bool  # do all elements have 16 bits?
     wide: bool  # are numbers of 8 bytes?
     calls: bool  # are functions called?
+    k: int  # entries of the longest list; 0: there is none
+    rows: int | None  # of a call, where they are known
 
     def limit(self, one: CudaSchedule) -> CudaSchedule:
         """As many registers as a thread needs: fewer make room for more threads."""
@@ -59,8 +66,8 @@ class Needs:
         read and written meanwhile. None: compilers take what they like."""
         if not one.home.threads_keep or one.in_warp or self.wide or self.calls:
             return None
-        if one.lists == "collected" and one.width < MAX_WIDTH and len(self.lists) == 1:
-            return self._least(one, _KEYS + one.items) if one.items >= _COLLECTED else None
+        if one.lists == "collected" and len(self.lists) == 1:
+            return self._collecting(one)
         if not self.stores or self.lists:
             return None
         words = max(self.words - _BESIDE, self.kept_bytes // 4)
@@ -71,6 +78,21 @@ class Needs:
         if several and one.width == MAX_WIDTH:
             need += _UNPACKED * one.vectors
         return self._least(one, need)
+
+    def _collecting(self, one: CudaSchedule) -> RegisterLimit | None:
+        """For lists of rows in registers: as few as hold the items; where blocks of a grid share a
+        row, as many as there are for so few. None: as usual."""
+        if one.blocks == 1:
+            items = one.vectors * self.words
+            need = _COLLECTED + items + max(0, items - _FREE) // 3
+            need = max(need, _DENSE) if makes_keys(self.k, one) else need
+            return next(n for n in HELD if need <= n)
+        if self.rows is None or one.clustered:
+            return None
+        wanted = -(-self.rows * one.blocks // one.target.multiprocessors)
+        fit = [n for n in HELD if n >= one.registers and
+               _room(replace(one, registers=n)) >= min(wanted, one.per_sm, _room(one))]
+        return max(fit, default=None)
 
     @staticmethod
     def _least(one: CudaSchedule, need: int) -> RegisterLimit | None:
@@ -90,5 +112,5 @@ class Needs:
 
 def _room(one: CudaSchedule) -> int:
     """Blocks of a multiprocessor that its registers suffice for."""
-    here = one.target.registers_per_sm // one.registers
-    return max(1, min(here, one.target.threads_per_sm) // one.threads)
+    warps = one.target.registers_per_sm // (_SCHEDULERS * WARP * one.registers) * _SCHEDULERS
+    return max(1, min(warps * WARP, one.target.threads_per_sm) // one.threads)
