@@ -16,6 +16,7 @@ from fusegen.backend.cuda.schedule.collected import few_lanes, parts_of, room_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Once, Registers
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
+from fusegen.backend.cuda.schedule.short_lists import picked_few
 
 
 def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
@@ -57,6 +58,28 @@ def test_hard_rows_are_picked(n: int, k: int, dtype: str, shift: int) -> None:
     found = of_ways(short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift), "picked")
     assert found
     for seed, schedule in enumerate(found):
+        check(x, k, seed=seed, shift=shift, schedule=schedule)
+
+
+@emulated
+@pytest.mark.parametrize(("n", "k", "dtype", "shift"), [
+    (275, 12, "bfloat16", 3), (341, 24, "float16", 1), (174, 12, "float32", 0),
+    (300, 1, "float32", 2), (512, 10, "float16", 0), (137, 7, "float32", 1),
+    (90, 5, "bfloat16", 1),  # some lanes have fewer items
+])
+def test_hard_rows_are_picked_by_the_greatest_of_parts(
+    n: int, k: int, dtype: str, shift: int
+) -> None:
+    """Also where one lane has all of the best, so that more reach the bar than lanes sort."""
+    x = every(ROWS, dtype, n)
+    lopsided = np.random.default_rng(n).standard_normal((2, n))
+    lopsided[0, ::16] += 50
+    lopsided[1, 3::8] += 50
+    x = np.concatenate([x, lopsided.astype(x.dtype)])
+    found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift)
+    few = {(s.lanes, s.home.kind): s for s in found if s.lists == "picked" and picked_few(k, s)}
+    assert few
+    for seed, schedule in enumerate(few.values()):
         check(x, k, seed=seed, shift=shift, schedule=schedule)
 
 

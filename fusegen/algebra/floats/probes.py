@@ -171,7 +171,8 @@ class _Probes:
         """With elements on their side of a special extreme, the extreme beyond a special element,
         and NaN where a NaN leads."""
         if np.isnan(numbers[node]):
-            led = (n for n in self.setting.rows if node in set(outside(set(), n)))
+            led = (n for n in self.setting.rows
+                   if node in set(outside(set(), n)) and (node is n or _is_led(node, n)))
             numbers = {**numbers, **dict.fromkeys(led, np.float32(nan))}
         for b in self.setting.bounds:
             x, row = self._element(b), self.setting.row(b.row).node

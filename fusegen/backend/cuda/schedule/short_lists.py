@@ -41,6 +41,8 @@ _TOGETHER = 8  # items that a lane sorts at a time, where they are no vector
 _MERGED = (8, 16)  # items of a lane, where all lanes sort together
 _MOST_PICKED = 40  # items of a lane that picks
 _MOST_PICKED_KEYS = 16  # of which it sorts so many
+_MOST_PARTS, _PARTS = 8, (8, 3)  # of what a lane holds; eight for three entries of a list
+_MOST_APART = 24  # items of a lane that picks so, and reads them one by one
 _BESIDE = 24  # entries of a list that is dealt, for which there is room more
 _KEY_BYTES = 8
 
@@ -93,8 +95,9 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
                            bin_bits=bin_bits_of(best.k, schedule),
                            collects_keys=makes_keys(best.k, schedule))
         case "picked":
-            return replace(plan, mine=picked_by_lane(best.k, schedule.lanes),
-                           parts=schedule.width, collects_keys=True)
+            few = picked_few(best.k, schedule)
+            return replace(plan, mine=few or picked_by_lane(best.k, schedule.lanes),
+                           parts=schedule.width, collects_keys=not few)
         case _:
             return plan
 
@@ -192,6 +195,15 @@ def picked_by_lane(k: int, lanes: int) -> int:
     return 1 << (-(-(k + max(2, k // 8)) // lanes) - 1).bit_length()
 
 
+def picked_few(k: int, one: CudaSchedule) -> int:
+    """A power of two: parts of what a lane holds, the k-th among the greatest of which is a bar
+    that few reach; 0: they are too many to be put in order, or a lane has too few items."""
+    each, entries = _PARTS
+    parts = 1 << (-(-each * k // (entries * one.lanes)) - 1).bit_length()
+    fits = 2 * parts <= one.items and (one.width > 1 or one.items <= _MOST_APART)
+    return parts if parts <= _MOST_PARTS and fits else 0
+
+
 def _picked(
     base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
 ) -> Iterator[CudaSchedule]:
@@ -200,8 +212,8 @@ def _picked(
     for lanes in (4, 8, 16):
         vectors = -(-max(1, n_cols // base.width) // lanes)
         one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
-        each = [(picked_by_lane(best.k, lanes), 1 if _paired(kernel, best, one) else 2)
-                for kernel, best in lists]
+        each = [(picked_few(best.k, one) or picked_by_lane(best.k, lanes),
+                 1 if _paired(kernel, best, one) else 2) for kernel, best in lists]
         if one.items <= _MOST_PICKED and all(mine <= _MOST_PICKED_KEYS for mine, _ in each):
             row = sum((mine + 1) * lanes * 4 * words + one.team_items // 8 + 4
                       for mine, words in each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.collected import few_keys, few_lanes
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
@@ -195,12 +196,19 @@ def _merged_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLi
 
 
 def _picked_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
-    """Rounds that count items, keys of those that reach the bar, and a network for these."""
+    """Rounds that count items, or a network of the greatest of their parts; keys of those that
+    reach the bar, and a network for these."""
     lanes, (_, key, _) = schedule.lanes, _of_keys(plan, short)
-    item = short.picked_item * plan.words + short.picked_key + key
-    entries = short.merged_entry * -(-k // lanes)
-    network = _network(plan.mine, lanes, plan, short)
-    return (short.picked + item * schedule.items + entries + network) * lanes / WARP
+    cost = short.merged_entry * -(-k // lanes) + _network(plan.mine, lanes, plan, short)
+    if plan.collects_keys:
+        item = short.picked_item * plan.words + short.picked_key + key
+        return (cost + short.picked + item * schedule.items) * lanes / WARP
+    found = short.picked_more * k / lanes  # the lane that has most of them
+    cost += short.picked_few + short.picked_mark * schedule.items
+    cost += short.picked_column * (found + 2.5 * math.sqrt(found))
+    parts = _network(plan.mine, lanes, replace(plan, pair="words"), short)
+    held = schedule.items * (0.5 if plan.pair else 1.0)
+    return (cost + parts) * (1.0 + held * short.picked_crowded) * lanes / WARP
 
 
 def _network(mine: int, lanes: int, plan: ShortPlan, short: ShortLists) -> float:

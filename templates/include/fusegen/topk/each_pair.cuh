@@ -71,6 +71,19 @@ struct PairPeaks {
         const unsigned settled = Keys::settled(word_of(greatest));
         return max(Keys::order(settled), Keys::order(settled >> 16));
     }
+    // The greatest in each of kOf parts of them.
+    template <int kOf>
+    __device__ __forceinline__ void greatest(unsigned (&found)[kOf]) const
+    {
+#pragma unroll
+        for (int f = 0; f < kOf; ++f) {
+            Pair most = pair[f];
+#pragma unroll
+            for (int p = f + kOf; p < kCount; p += kOf) most = __hmax2_nan(most, pair[p]);
+            const unsigned settled = Keys::settled(word_of(most));
+            found[f] = min(max(Keys::order(settled), Keys::order(settled >> 16)), kMost);
+        }
+    }
 
   private:
     static __device__ __forceinline__ unsigned word_of(const Pair& halves)

@@ -78,6 +78,18 @@ __device__ __forceinline__ unsigned word_of_lanes(const Peaks& items, int k, int
     return low;
 }
 
+// A word that `k` of a team's items reach, and few more: the k-th among the greatest of parts of what its lanes hold.
+template <int kTeam, int kParts, typename Peaks>
+__device__ __forceinline__ unsigned word_of_parts(const Peaks& items, int k, int rank)
+{
+    unsigned part[kParts], word = 0;
+    items.greatest(part);
+    sort_of_lanes<kTeam>(part, rank);
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) word = (k - 1) % kParts == p ? part[p] : word;
+    return __shfl_sync(0xffffffffu, word, (k - 1) / kParts, kTeam);
+}
+
 // Of items that reach a bar, as many as reach it with equal values, those of the first columns alone, so that k are
 // left. `items.reaching` has a bit for each of them.
 template <typename PickedType, typename Items, typename KeyAt>
@@ -125,11 +137,21 @@ __device__ __forceinline__ void pick_best(
     typedef typename PickedType::Key Key;
     constexpr int kTeam = PickedType::kTeam, kK = PickedType::kK, kMine = PickedType::kMine;
     constexpr int kRoom = PickedType::kRoom;
-    int reached;
-    const unsigned word = word_of_lanes<kTeam>(peaks, kK, kRoom, live, reached);
-    items.reach(word);
-    // Elements that are not there may have been counted, so what is left is counted again.
-    int mine = items.count(), all = static_cast<int>(sum_of_lanes<kTeam>(mine));
+    int mine = 0, all = kRoom + 1;
+    unsigned word = 0;
+    if constexpr (!Items::kKeys) {
+        word = word_of_parts<kTeam, kMine>(peaks, kK, rank);
+        items.reach(word);
+        mine = items.count(), all = static_cast<int>(sum_of_lanes<kTeam>(mine));
+    }
+    if (Items::kKeys || __any_sync(0xffffffffu, all > kRoom)) {
+        int reached;
+        const unsigned found = word_of_lanes<kTeam>(peaks, kK, kRoom, live, reached);
+        word = all > kRoom ? found : word;
+        items.reach(word);
+        // Elements that are not there may have been counted, so what is left is counted again.
+        mine = items.count(), all = static_cast<int>(sum_of_lanes<kTeam>(mine));
+    }
     if (__any_sync(0xffffffffu, all > kRoom)) {
         cut_ties(picked, items, Peaks::settled(word), all > kRoom, rank, key_at);
         mine = items.count(), all = static_cast<int>(sum_of_lanes<kTeam>(mine));
@@ -139,7 +161,11 @@ __device__ __forceinline__ void pick_best(
     __syncwarp();
     Key found[kMine];
 #pragma unroll
-    for (int m = 0; m < kMine; ++m) found[m] = m * kTeam + rank < all ? picked.slots[m * kTeam + rank] : 0;
+    for (int m = 0; m < kMine; ++m) {
+        found[m] = m * kTeam + rank < all ? picked.slots[m * kTeam + rank] : 0;
+        if (Items::kKeys || m * kTeam + rank >= all) continue;
+        found[m] = key_at(static_cast<typename PickedType::Keys::Column>(found[m]));  // what was put is its column
+    }
     __syncwarp();
     merge_row<kTeam, kK>(WithGaps<Key, kMine>{picked.slots}, found, rank);
 }
