@@ -23,7 +23,8 @@ def hard_rows(graph: g.Graph, dtypes: Mapping[str, DType]) -> Iterator[Bank]:
     small whole numbers, each a little off."""
     for length in _LENGTHS:
         yield _some(bank_of(graph, dtypes, length))
-    yield _beside_ones(graph, dtypes)
+    for beside in (1.0, float(_LENGTHS[-1]), 1 / _LENGTHS[-1]) if _is_weighed(graph) else (1.0,):
+        yield _beside_ones(graph, dtypes, beside)
     for length in _SHORT:
         yield _near_whole(graph, dtypes, length)
 
@@ -59,8 +60,14 @@ def _some(bank: Bank) -> Bank:
     return Bank(bank.n_cols, inputs, bank.picks[::step])
 
 
-def _beside_ones(graph: g.Graph, dtypes: Mapping[str, DType]) -> Bank:
-    """Rows little apart far from 0, in one input beside ones: what products are compared with."""
+def _is_weighed(graph: g.Graph) -> bool:
+    """Are there numbers of the row, which may make a mean of a sum?"""
+    return any(i.axis is g.Axis.PER_ROW for i in graph.inputs)
+
+
+def _beside_ones(graph: g.Graph, dtypes: Mapping[str, DType], beside: float) -> Bank:
+    """Rows little apart far from 0, in one input beside ones: what products are compared with. The
+    numbers of a row are `beside`."""
     names = [i.name for i in graph.inputs]
     steps = np.arange(_LENGTHS[-1]) % 2
     rows = np.array([start + apart * steps for start in _STARTS for apart in _APART])
@@ -68,7 +75,8 @@ def _beside_ones(graph: g.Graph, dtypes: Mapping[str, DType]) -> Bank:
     inputs = {}
     for k, node in enumerate(graph.inputs):
         values = np.where((picks == k)[:, None], np.tile(rows, (len(names), 1)), 1.0)
-        values = values[:, :1] if node.axis is g.Axis.PER_ROW else values
+        if node.axis is g.Axis.PER_ROW:
+            values = np.where(values[:, :1] == 1.0, beside, values[:, :1])
         dtype = dtypes[node.name]
         inputs[node.name] = np.zeros(values.shape, np.int64) if dtype.kind == "int" else \
             values.astype(dtype.numpy)

@@ -138,7 +138,7 @@ class _Probes:
             for node, number in itertools.product(usual, special):
                 if self._takes(node, number):
                     yield from self.feasible(node, {**usual, node: np.float32(number)})
-            for b, number in itertools.product(self.setting.bounds, (inf, -inf)):
+            for b, number in itertools.product(self.setting.bounds, (inf, -inf, 0.0)):
                 x, row = self._element(b), self.setting.row(b.row).node
                 if self._takes(x, number) and self._takes(row, number):
                     both = {x: np.float32(number), row: np.float32(number)}

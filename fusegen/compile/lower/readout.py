@@ -28,20 +28,24 @@ def read_out(
 
 
 def by_choice(
-    total: Expr, spell: Callable[[Expr], Expr], guarded: Callable[[Expr], Expr]
+    total: Expr, spell: Callable[[Expr], Expr], guarded: Callable[[Expr], Expr],
+    plain: Callable[[Expr], Expr], moves: Callable[[Expr], bool],
 ) -> Expr:
     """The read-out guarded where a pivot may be no number; what a condition of the row chooses in
-    place of sums needs no guard: where(r > 0, Σ x / r, 0) is 0 where r is."""
-    if not _has_choice(total):
-        return guarded(total)
-    match total:
-        case Call(op="where", args=(condition, a, b)) if _is_of_row(condition):
-            sides = (s if s == _ZERO else by_choice(s, spell, guarded) for s in (a, b))
-            return call("where", spell(condition), *sides)
-        case Call(op="add", args=(a, b)):
-            return call("add", *(by_choice(s, spell, guarded) for s in (a, b)))
-        case _:
-            return guarded(total)
+    place of sums needs no guard: where(r > 0, Σ x / r, 0) is 0 where r is. So do sums there that no
+    pivot `moves`; of these `plain` is the value."""
+
+    def chosen(part: Expr) -> Expr:
+        match part:
+            case Call(op="where", args=(condition, a, b)) if _is_of_row(condition):
+                sides = (s if s == _ZERO else chosen(s) for s in (a, b))
+                return call("where", spell(condition), *sides)
+            case Call(op="add" | "sub" | "neg" as op, args=args) if _has_choice(part):
+                return call(op, *map(chosen, args))
+            case _:
+                return guarded(part) if moves(part) else plain(part)
+
+    return chosen(total) if _has_choice(total) else guarded(total)
 
 
 def _has_choice(expr: Expr) -> bool:

@@ -203,8 +203,10 @@ class SweepBuilder:
                 return value(total)
             pivots = {s.pivot: graph[s.pivot] for s in entry.shifts}
             other = without_pivot(entry, pivots, self.scope.value, weighed)
+            moving = {f"state.{name}" for name in self.state.moving}
             return by_choice(total, self._spell, lambda part: call(
-                "where", usable, value(part), self._spell(other)))
+                "where", usable, value(part), self._spell(other)), value,
+                lambda part: not moving.isdisjoint(variables(part)))
 
         self.scope.readouts[node] = readout
 
