@@ -22,22 +22,23 @@ from fusegen.ir import graph as g
 def selections(setting: Setting, closed: Closed) -> tuple[int, ...]:
     """Positions in the basis of sums that are 0 only where conditions leave out all of the row,
     and are read out times row values that the text has within its choices alone."""
+    rows = {r.symbol for r in setting.rows.values()}
     inside, found = _inside(setting), []
     for k, h in enumerate(closed.basis):
         c, rest = closed.candidate.terms.get(h, sp.Integer(0)), _chosen(setting, h)
-        if rest is not None and rest.is_positive and _is_of_rows(setting, c, inside):
+        if rest is not None and rest.is_positive and _is_of_rows(c, rows, inside):
             found.append(k)
     return tuple(found)
 
 
 def doubtful_factor(setting: Setting, closed: Closed) -> sp.Expr | None:
     """Such a factor of row values, not always a number, of a sum that may be 0 otherwise."""
-    inside = _inside(setting)
+    rows, inside = moving_rows(setting), _inside(setting)
     for h, c in closed.candidate.terms.items():
         rest = _chosen(setting, h)
         if rest is None or rest.is_positive or _is_number(setting, c):
             continue
-        if _is_of_rows(setting, c, inside):
+        if _is_of_rows(c, rows, inside):
             return c
     return None
 
@@ -62,9 +63,9 @@ def _chosen(setting: Setting, h: sp.Expr) -> sp.Expr | None:
     return sp.Mul(*rest) if len(rest) < len(factors) else None
 
 
-def _is_of_rows(setting: Setting, c: sp.Expr, inside: Set[sp.Symbol]) -> bool:
-    rows = c.free_symbols & moving_rows(setting)
-    return bool(rows) and rows <= inside
+def _is_of_rows(c: sp.Expr, rows: Set[sp.Symbol], inside: Set[sp.Symbol]) -> bool:
+    found = c.free_symbols & rows
+    return bool(found) and found <= inside
 
 
 def _inside(setting: Setting) -> Set[sp.Symbol]:
@@ -78,7 +79,7 @@ def _inside(setting: Setting) -> Set[sp.Symbol]:
         if node not in outside and not chooses:
             outside.add(node)
             todo += [] if node in setting.rows else g.operands(node)
-    return {r.symbol for r in setting.changing if r.node not in outside}
+    return {r.symbol for n, r in setting.rows.items() if n not in outside}
 
 
 def _is_number(setting: Setting, c: sp.Expr) -> bool:

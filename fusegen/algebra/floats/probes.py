@@ -74,8 +74,11 @@ def undefined(setting: Setting) -> g.Node | None:
     for row in setting.changing:
         if is_positive(row.node) or setting.facts.is_zero_of_equals(x, row.node):
             continue
+        usual = {**probes.usual, row.node: np.float32(0)}
+        if np.isinf(probes.text(usual)):  # divided by it, and some element may be what makes 0 / 0
+            return row.node
         for number in (0.0, inf, -inf):
-            numbers = {**probes.usual, row.node: np.float32(0), x: np.float32(number)}
+            numbers = {**usual, x: np.float32(number)}
             if any(np.isnan(probes.text(n)) for _, n in probes.feasible(x, numbers)):
                 return row.node
     return None

@@ -72,7 +72,7 @@ def exponential(own: Sum) -> Repaired | None:
     beyond = own.op("mul", e.root, own.number(0.0))
     value = own.op("where", own.op("isinf", e.row), beyond, value)
     value = value if everywhere else own.guarded(value)
-    return Repaired(own.read(value), own.read(plain), (e.pivot,))
+    return Repaired(own.read_out(value), own.read(plain), (e.pivot,))
 
 
 def _element(own: Sum, varying: Exponent) -> tuple[g.Node, Fraction]:

@@ -87,7 +87,7 @@ class _Moments:
         if self.exponent is not None:
             value = corrected(own, value, self.exponent)
         parts = tuple((self.scaled(c), s) for c, s in added)
-        return Repaired(own.read(self.guarded(value)), plain, tuple(pivots), parts)
+        return Repaired(own.read_out(self.guarded(value)), plain, tuple(pivots), parts)
 
     # ---- one deviation ----
 

@@ -154,9 +154,9 @@ def _scale(own: Sum) -> Repaired | None:
     if not own.term.weights and not own.term.exponentials and (k % 2 == 0 or size is x):
         alone = own.op("or", alone, own.op("isinf", a))
     value = own.op("where", alone, scale, plain)
-    return Repaired(own.read(own.guarded(value)), own.read(plain), (a,))
+    return Repaired(own.read_out(own.guarded(value)), own.read(plain), (a,))
 
 
 def _quotient(own: Sum) -> Repaired | None:
-    value = own.read(own.sum_of(*own.term.exponentials))
-    return Repaired(value, value)
+    value = own.sum_of(*own.term.exponentials)
+    return Repaired(own.read_out(value), own.read(value))

@@ -63,6 +63,7 @@ class Product:
     deviations: list[Deviation] = field(default_factory=list)
     quotients: list[Quotient] = field(default_factory=list)
     weights: list[g.Node] = field(default_factory=list)
+    within: list[g.Node] = field(default_factory=list)  # of over and under, in a choice of the text
 
     @property
     def has_plain_exponent(self) -> bool:
@@ -131,11 +132,9 @@ def _take(node: g.Node, into: Product) -> None:
             into.exponent = plus(into.exponent, linear(e))
             into.exponentials.append(node)
         case g.Map(op="where", args=(c, a, b)) if literal(b) == 0:
-            into.masks.append(c)
-            _take(a, into)
+            _take_chosen(c, a, into)
         case g.Map(op="where", args=(c, a, b)) if literal(a) == 0:
-            into.masks.append(op("not", node.loc, c))
-            _take(b, into)
+            _take_chosen(op("not", node.loc, c), b, into)
         case g.Map(op="square", args=(a,)):
             _take_power(node, a, 2, into)
         case g.Map(op="pow", args=(a, k)) if literal(k) == 1:
@@ -144,6 +143,13 @@ def _take(node: g.Node, into: Product) -> None:
             _take_power(node, a, literal(k) or 1, into)
         case _:
             into.weights.append(node)
+
+
+def _take_chosen(condition: g.Node, value: g.Node, into: Product) -> None:
+    before = len(into.over), len(into.under)
+    into.masks.append(condition)
+    _take(value, into)
+    into.within += [*into.over[before[0]:], *into.under[before[1]:]]
 
 
 def _take_power(node: g.Node, base: g.Node, power: float, into: Product) -> None:

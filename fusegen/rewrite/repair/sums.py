@@ -100,20 +100,35 @@ class Sum:
 
     def read(self, value: g.Node) -> g.Node:
         """The value with the text's factors that do not vary over the row."""
-        t = self.term
-        for factor in t.over:
+        value = self._times(value, lambda factor: True)
+        return self.op("neg", value) if self.term.negative else value
+
+    def read_out(self, value: g.Node) -> g.Node:
+        """The same; where conditions take nothing of the row it is 0, whatever the factors are that
+        the text has within its choices."""
+        within, mask = {*self.term.within}, both(self.term.masks, self.loc)
+        if mask is None or all(map(is_positive, within)):
+            return self.read(value)
+        value = self._some(mask, self._times(value, within.__contains__))
+        value = self._times(value, lambda factor: factor not in within)
+        return self.op("neg", value) if self.term.negative else value
+
+    def _times(self, value: g.Node, wanted: Callable[[g.Node], bool]) -> g.Node:
+        for factor in filter(wanted, self.term.over):
             value = self.op("mul", value, factor)
-        for factor in t.under:
+        for factor in filter(wanted, self.term.under):
             value = self.op("div", value, factor)
-        return self.op("neg", value) if t.negative else value
+        return value
 
     def guarded(self, value: g.Node) -> g.Node:
         """The value, and 0 where nothing is selected."""
         found = self.selected
-        if found is None:
-            return value
+        return value if found is None else self._some(found, value)
+
+    def _some(self, condition: g.Node, value: g.Node) -> g.Node:
+        """The value, and 0 where the condition holds nowhere."""
         one, zero = self.number(1.0), self.number(0.0)
-        some = fold(g.Fold.MAX, self.op("where", found, one, zero), self.loc)
+        some = fold(g.Fold.MAX, self.op("where", condition, one, zero), self.loc)
         return self.op("where", self.op("gt", call_it(some, "selected"), zero), value, zero)
 
 
