@@ -146,3 +146,16 @@ def test_rows_whose_lists_are_collected_stay_in_registers(
         warps = schedule.per_sm * schedule.threads // 32
         # Every scheduler has a quarter of the registers, for whole warps.
         assert -(-warps // 4) * 32 * report.registers <= schedule.target.registers_per_sm // 4
+
+
+@pytest.mark.parametrize("n_cols", [1001, 2999, 6003])
+def test_lists_beside_other_arrays_have_schedules(n_cols: int) -> None:
+    """However many registers the items of two arrays would take."""
+    @fg.pipeline
+    def both(x, w: fg.PerColumn):  # type: ignore[no-untyped-def]
+        p = fg.exp(x - fg.max(x))
+        return fg.topk(x, 3), fg.sum(p * w) / fg.sum(p)
+
+    for rows in (10, 4000):
+        x, w = fg.Spec((rows, n_cols)), fg.Spec((n_cols,))
+        assert both.compile(x, w, target="sm_90").schedule.registers <= 255

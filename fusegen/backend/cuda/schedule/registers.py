@@ -81,12 +81,12 @@ class Needs:
 
     def _collecting(self, one: CudaSchedule) -> RegisterLimit | None:
         """For lists of rows in registers: as few as hold the items; where blocks of a grid share a
-        row, as many as there are for so few. None: as usual."""
+        row, as many as there are for so few. None: as usual, as where several arrays take more."""
         if one.blocks == 1:
             items = one.vectors * self.words
             need = _COLLECTED + items + max(0, items - _FREE) // 3
             need = max(need, _DENSE) if makes_keys(self.k, one) else need
-            return next(n for n in HELD if need <= n)
+            return next((n for n in HELD if need <= n), None)
         if self.rows is None or one.clustered:
             return None
         wanted = -(-self.rows * one.blocks // one.target.multiprocessors)
