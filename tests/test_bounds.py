@@ -110,20 +110,22 @@ def test_batches_and_other_types() -> None:
     same(nearest, x, y.astype("f2"), k=5)
 
 
+def source_of(text: Any, target: str, vectors: str = "float32[16]", **constants: Any) -> str:
+    """Of any processor: none of its code is run."""
+    kinds = dict.fromkeys(text.vectors, vectors)
+    return text.work(dtype=kinds, n_rows=9, n_cols=2000, target=target, **constants).source
+
+
 def test_what_is_bounded() -> None:
     """Lists of dots and distances in float32, kept in order, where processors may have bfloat16."""
-    spec = (fg.Spec((9, 16), "float32"), fg.Spec((2000, 16), "float32"))
-    wide = {"target": CPU_TARGETS[WIDE].name}
     for text, constants in ((nearest, {"k": 64}), (nearest_one, {}), (nearest_by_root, {"k": 3}),
                             (most_alike, {"k": 3}),
                             (most_alike_one, {})):
-        assert BOUNDED in text.compile(*spec, **constants, **wide).source
-        assert BOUNDED not in text.compile(*spec, **constants, target=OTHER).source
-    assert BOUNDED not in nearest.compile(*spec, k=65, **wide).source
-    doubles = [fg.Spec(s.shape, "float64") for s in spec]
-    assert BOUNDED not in nearest.compile(*doubles, k=3, **wide).source
-    few = [fg.Spec((*s.shape[:-1], 7), "float32") for s in spec]
-    assert BOUNDED not in nearest.compile(*few, k=3, **wide).source
+        assert BOUNDED in source_of(text, WIDE, **constants)
+        assert BOUNDED not in source_of(text, OTHER, **constants)
+    assert BOUNDED not in source_of(nearest, WIDE, k=65)
+    assert BOUNDED not in source_of(nearest, WIDE, "float64[16]", k=3)
+    assert BOUNDED not in source_of(nearest, WIDE, "float32[7]", k=3)
 
 
 def test_levels_are_known() -> None:
