@@ -42,6 +42,7 @@ _MERGED = (8, 16)  # items of a lane, where all lanes sort together
 _MOST_PICKED = 40  # items of a lane that picks
 _MOST_PICKED_KEYS = 16  # of which it sorts so many
 _MOST_PARTS, _PARTS = 8, (8, 3)  # of what a lane holds; eight for three entries of a list
+_MOST_SIDE_BY_SIDE = 2  # lists that are picked: compilers take a second for the code of each
 _MOST_APART = 24  # items of a lane that picks so, and reads them one by one
 _BESIDE = 24  # entries of a list that is dealt, for which there is room more
 _KEY_BYTES = 8
@@ -207,7 +208,7 @@ def picked_few(k: int, one: CudaSchedule) -> int:
 def _picked(
     base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
 ) -> Iterator[CudaSchedule]:
-    if base.has_edges:
+    if base.has_edges or len(lists) > _MOST_SIDE_BY_SIDE:
         return
     for lanes in (4, 8, 16):
         vectors = -(-max(1, n_cols // base.width) // lanes)
