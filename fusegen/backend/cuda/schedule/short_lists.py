@@ -96,9 +96,8 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
                            bin_bits=bin_bits_of(best.k, schedule),
                            collects_keys=makes_keys(best.k, schedule))
         case "picked":
-            few = picked_few(best.k, schedule)
-            return replace(plan, mine=few or picked_by_lane(best.k, schedule.lanes),
-                           parts=schedule.width, collects_keys=not few)
+            return replace(plan, mine=picked_by_lane(best.k, schedule), parts=schedule.width,
+                           collects_keys=not picked_few(best.k, schedule))
         case _:
             return plan
 
@@ -191,9 +190,11 @@ def _merged(base: CudaSchedule, entries: int, n_cols: int) -> Iterator[CudaSched
             yield from _beside(one, _KEY_BYTES * (entries + entries // min(_MERGED)))
 
 
-def picked_by_lane(k: int, lanes: int) -> int:
-    """A power of two: keys of a lane, room for an eighth more than the list has."""
-    return 1 << (-(-(k + max(2, k // 8)) // lanes) - 1).bit_length()
+def picked_by_lane(k: int, one: CudaSchedule) -> int:
+    """A power of two: keys of a lane, as many as parts, or room for an eighth more than the list
+    has."""
+    counted = 1 << (-(-(k + max(2, k // 8)) // one.lanes) - 1).bit_length()
+    return picked_few(k, one) or counted
 
 
 def picked_few(k: int, one: CudaSchedule) -> int:
@@ -213,8 +214,8 @@ def _picked(
     for lanes in (4, 8, 16):
         vectors = -(-max(1, n_cols // base.width) // lanes)
         one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
-        each = [(picked_few(best.k, one) or picked_by_lane(best.k, lanes),
-                 1 if _paired(kernel, best, one) else 2) for kernel, best in lists]
+        each = [(picked_by_lane(best.k, one), 1 if _paired(kernel, best, one) else 2)
+                for kernel, best in lists]
         if one.items <= _MOST_PICKED and all(mine <= _MOST_PICKED_KEYS for mine, _ in each):
             row = sum((mine + 1) * lanes * 4 * words + one.team_items // 8 + 4
                       for mine, words in each)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.collected import few_keys, few_lanes
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
@@ -192,28 +191,28 @@ def _merged_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLi
     """Keys, a network of each lane's, one of ever more lanes, and entries by way of memory."""
     lanes, (_, key, _) = schedule.lanes, _of_keys(plan, short)
     keys = schedule.items * key + short.merged_entry * -(-k // lanes)
-    return (keys + _network(plan.group, lanes, plan, short)) * lanes / WARP
+    return (keys + _network(plan.group, lanes, _of_keys(plan, short))) * lanes / WARP
 
 
 def _picked_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
     """Rounds that count items, or a network of the greatest of their parts; keys of those that
     reach the bar, and a network for these."""
-    lanes, (_, key, _) = schedule.lanes, _of_keys(plan, short)
-    cost = short.merged_entry * -(-k // lanes) + _network(plan.mine, lanes, plan, short)
+    lanes, costs = schedule.lanes, _of_keys(plan, short)
+    cost = short.merged_entry * -(-k // lanes) + _network(plan.mine, lanes, costs)
     if plan.collects_keys:
-        item = short.picked_item * plan.words + short.picked_key + key
+        item = short.picked_item * plan.words + short.picked_key + costs[1]
         return (cost + short.picked + item * schedule.items) * lanes / WARP
     found = short.picked_more * k / lanes  # the lane that has most of them
     cost += short.picked_few + short.picked_mark * schedule.items
     cost += short.picked_column * (found + 2.5 * math.sqrt(found))
-    parts = _network(plan.mine, lanes, replace(plan, pair="words"), short)
+    parts = _network(plan.mine, lanes, _of_words(short))
     held = schedule.items * (0.5 if plan.pair else 1.0)
     return (cost + parts) * (1.0 + held * short.picked_crowded) * lanes / WARP
 
 
-def _network(mine: int, lanes: int, plan: ShortPlan, short: ShortLists) -> float:
+def _network(mine: int, lanes: int, costs: tuple[float, float, float]) -> float:
     """So many keys of every lane, in order."""
-    exchange, _, shuffle = _of_keys(plan, short)
+    exchange, _, shuffle = costs
     rounds = lanes.bit_length() - 1
     network = exchange * (_sorting(mine) + rounds * mine * (mine.bit_length() - 1) / 2)
     return network + rounds * (rounds + 1) / 2 * mine * (shuffle + exchange / 2)
@@ -221,9 +220,12 @@ def _network(mine: int, lanes: int, plan: ShortPlan, short: ShortLists) -> float
 
 def _of_keys(plan: ShortPlan, short: ShortLists) -> tuple[float, float, float]:
     """Instructions of an exchange, a key, and a key that goes to another lane."""
-    if plan.pair:
-        return short.pair_exchange, short.pair_key, short.pair_shuffle
-    return short.exchange, short.key, short.shuffle
+    return _of_words(short) if plan.pair else (short.exchange, short.key, short.shuffle)
+
+
+def _of_words(short: ShortLists) -> tuple[float, float, float]:
+    """The same where a key has 32 bits."""
+    return short.pair_exchange, short.pair_key, short.pair_shuffle
 
 
 def _sorting(n: int) -> float:
