@@ -8,7 +8,7 @@ from dataclasses import replace
 import sympy as sp
 
 from fusegen.algebra.domain import Bound, conditions_alone, less_than, on_domain, with_indicators
-from fusegen.algebra.facts.terms import asked_extreme
+from fusegen.algebra.facts.questions import asked_extreme, is_mask
 from fusegen.algebra.rowsums import averages
 from fusegen.algebra.setting import RowParameter, Setting
 from fusegen.algebra.symbols import (
@@ -192,7 +192,7 @@ class _Reader:
         def visit(n: g.Node) -> None:
             if g.extent(n) is not g.Extent.ELEMENT or n in found:
                 return
-            if n in reduced or isinstance(n, g.Input | g.Index):
+            if n in reduced or isinstance(n, g.Input | g.Index) or is_mask(n):
                 if g.reductions_of(n):
                     raise Unmodelled(n)
                 found[n] = self._symbol(n)

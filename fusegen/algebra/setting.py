@@ -12,6 +12,7 @@ from fusegen.algebra.facts.pivots import Pivots
 from fusegen.algebra.facts.terms import masks_of
 from fusegen.algebra.rowsums import RowSums
 from fusegen.ir import graph as g
+from fusegen.ir.conditions import is_condition
 from fusegen.ir.expr import Var
 from fusegen.ir.shared import lazy
 
@@ -130,6 +131,7 @@ def _difference(
 
 def as_vars(setting: Setting) -> dict[sp.Symbol, Var]:
     """How the setting's symbols are spelled in fusegen's expressions."""
-    spelled = {s: Var(s.name, "float", True) for s in setting.elements.values()}
+    spelled = {s: Var(s.name, "bool" if is_condition(n) else "float", True)
+               for n, s in setting.elements.items()}
     spelled |= {r.symbol: Var(r.symbol.name) for r in setting.rows.values()}
     return spelled

@@ -7,8 +7,10 @@ import sympy as sp
 from fusegen.algebra.floats.left_out import selections
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
+from fusegen.algebra.symbols import freeze
 from fusegen.algebra.thaw import thaw, with_log1p, without_logs_of_nothing
 from fusegen.ir import graph as g
+from fusegen.ir.conditions import is_condition
 from fusegen.ir.derivation import Basis, Dependent, Obligation, Shifted
 from fusegen.ir.expr import Expr, Lit, Var, call
 
@@ -53,9 +55,10 @@ def spelled(
 
 def _words(
     setting: Setting, closed: Closed
-) -> tuple[dict[sp.Symbol, Expr], dict[str, Shifted]]:
-    """How symbols are spelled, and the elements that are kept relative to a pivot, by name."""
-    words: dict[sp.Symbol, Expr] = {**as_vars(setting)}
+) -> tuple[dict[sp.Expr, Expr], dict[str, Shifted]]:
+    """How symbols are spelled, conditions by the text's names for them, and the elements that are
+    kept relative to a pivot, by name."""
+    words: dict[sp.Expr, Expr] = {**_conditions(setting), **as_vars(setting)}
     shifts: dict[str, Shifted] = {}
     for c in closed.candidate.choices:
         if c.pivot is None:
@@ -69,6 +72,14 @@ def _words(
             pivot = c.pivot.symbol.name
             shifts[c.u.name] = Shifted(c.u.name, c.atom.name, pivot, c.action, unit)
     return words, shifts
+
+
+def _conditions(setting: Setting) -> dict[sp.Expr, Expr]:
+    """Those of elements alone: whatever asks one asks it once."""
+    return {freeze(n, setting.elements): Var(setting.graph.names[n], "bool", True)
+            for n in g.topological((setting.arg,), setting.elements.__contains__)
+            if is_condition(n) and g.extent(n) is g.Extent.ELEMENT and not g.reductions_of(n)
+            and n not in setting.elements}
 
 
 def _shorter(coefficient: sp.Expr) -> sp.Expr:

@@ -102,9 +102,9 @@ def _thaw_cases(
 def _condition(
     expr: sp.Expr, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]
 ) -> Expr:
-    """An element that is a condition is spelled as 0 or 1, as all elements are."""
+    """An array that holds conditions is spelled as 0 or 1, as all arrays are."""
     found = thaw(expr, names, moving)
-    varies = isinstance(found, Var) and found.varying
+    varies = isinstance(found, Var) and found.varying and found.kind != "bool"
     return call("ne", found, Lit(0.0)) if varies else found
 
 

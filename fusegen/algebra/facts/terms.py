@@ -1,4 +1,4 @@
-"""What a term is made of: numbers, what is known before the row, masks, questions."""
+"""What a term is made of: numbers, what is known before the row, masks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ Mask = frozenset[tuple[g.Node, bool]]
 """Conditions, and whether they hold."""
 
 EVERYWHERE: Mask = frozenset()
-_SPECIAL = ("isinf", "isnan", "isfinite")
 
 
 def literal(node: g.Node) -> float | None:
@@ -59,28 +58,3 @@ def conditions(c: g.Node, holds: bool) -> Mask:
             return conditions(a, False) | conditions(b, False)
         case _:
             return frozenset({(c, holds)})
-
-
-def asked_extreme(node: g.Node) -> g.Reduce | None:
-    """The maximum or minimum of which the node asks whether it is a number."""
-    match node:
-        case g.Map(op=op, args=(g.Reduce(fold=g.Fold.MAX | g.Fold.MIN) as m,)) if op in _SPECIAL:
-            return m if g.is_reduction(m) else None
-        case _:
-            return None
-
-
-def asks_for_specials(term: g.Node, rows: frozenset[g.Node]) -> g.Map | None:
-    """The first isinf, isnan or isfinite in the term, outside the row values in it."""
-    seen: set[g.Node] = set(rows)
-    todo = [term]
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, g.Map) and node.op in _SPECIAL:
-            return node
-        if not (isinstance(node, g.Reduction) and g.is_reduction(node)):
-            todo += g.operands(node)
-    return None

@@ -25,7 +25,7 @@ from fusegen.algebra.facts.pivots import (
     is_mean_of,
     outside,
 )
-from fusegen.algebra.facts.terms import asks_for_specials
+from fusegen.algebra.facts.questions import asks_for_specials, is_mask, leads, questions_in
 from fusegen.algebra.floats.probes import answered
 from fusegen.algebra.floats.range import out_of_range, unheld_number
 from fusegen.algebra.floats.readout import (
@@ -120,8 +120,7 @@ class _Judge:
                    for n in outside(known, self.setting.arg))
 
     def found(self) -> Iterator[Ground | Fault]:
-        known = frozenset({*self.setting.rows, *answered(self.setting)})
-        question = asks_for_specials(self.setting.arg, known)
+        question = self._question()
         if question is not None:
             what = f"{question.op} ({question.loc.short})"
             yield Fault(RefusalKind.SPECIAL, f"its terms ask {what}: they may have a value where "
@@ -135,6 +134,16 @@ class _Judge:
         if unlike is not None:
             kind, why, todo = unlike
             yield Fault(kind, why, None, todo)
+
+    def _question(self) -> g.Map | None:
+        """One that leaves terms with a value where a row value that they need has none."""
+        setting = self.setting
+        known = (*setting.rows, *setting.elements, *answered(setting))
+        needed = {s for c in self.closed.candidate.choices for s in (c.pivot, c.unit) if s}
+        needed |= {setting.row(s) for s in (*setting.ordered, *setting.finite)}
+        masks = [q for m in setting.elements if is_mask(m) for q in questions_in(m)]
+        return asks_for_specials(setting.arg, known) or next(
+            (q for q in masks if any(leads(q, r.node) for r in needed)), None)
 
     def _ranges(self) -> Iterator[Fault]:
         if exponential_readout(self.setting, self.closed):

@@ -19,7 +19,7 @@ import numpy as np
 from fusegen.algebra.choice import Choice
 from fusegen.algebra.domain import Bound
 from fusegen.algebra.facts.pivots import outside
-from fusegen.algebra.facts.terms import asked_extreme
+from fusegen.algebra.facts.questions import answer, asked_extreme, is_mask, questions_in
 from fusegen.algebra.floats.values import Spelled, value
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
@@ -127,6 +127,8 @@ class _Probes:
         sides = {b.row: _ABOVE if b.above else _BELOW for b in self.setting.bounds}
         found: Numbers = {n: np.float32(_USUAL + k / 64)
                           for k, n in enumerate(self.setting.elements)}
+        found |= {m: np.bool_(answer(m, {q.args[0]: _USUAL for q in questions_in(m)}))
+                  for m in found if is_mask(m)}
         for k, (n, r) in enumerate(self.setting.rows.items()):
             found[n] = np.bool_(True) if is_condition(n) else np.float32(
                 sides.get(r.symbol, 1.25) + k / 64)
@@ -185,8 +187,15 @@ class _Probes:
                 numbers = {**numbers, x: numbers[row] + np.float32(-_USUAL if b.above else _USUAL)}
             elif np.isfinite(numbers[x]) and row is not node:
                 numbers = {**numbers, row: 2 * numbers[x] if numbers[x] else -numbers[row]}
+        numbers |= self._masks(numbers)
         if all(self._holds(b, numbers) for b in self.setting.bounds):
             yield node, numbers
+
+    def _masks(self, numbers: Numbers) -> Numbers:
+        """What masks say of these numbers, where they ask of nothing else."""
+        asked = {m: [q.args[0] for q in questions_in(m)] for m in numbers if is_mask(m)}
+        return {m: np.bool_(answer(m, {n: numbers[n] for n in of}))
+                for m, of in asked.items() if numbers.keys() >= set(of)}
 
     def _holds(self, b: Bound, numbers: Numbers) -> bool:
         x, row = self._element(b), self.setting.row(b.row).node

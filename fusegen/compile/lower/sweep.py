@@ -276,7 +276,7 @@ class SweepBuilder:
                 node = known[var.name]
                 row = g.extent(node) is not g.Extent.ELEMENT
                 held = self.scope.value(node) if row else self.element(node)
-                put[var.name] = convert(held, "float")
+                put[var.name] = convert(held, var.kind)
         return substitute(expr, put)
 
     # ---- stores ----
