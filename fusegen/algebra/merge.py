@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.algebra.floats.claims import claims_of
 from fusegen.algebra.floats.judge import Fault, judge
+from fusegen.algebra.floats.left_out import hangs_on_rows, taken_by
 from fusegen.algebra.kinks import moving_kink
 from fusegen.algebra.laws import obligations_of
 from fusegen.algebra.pivot import (
@@ -93,6 +94,16 @@ def _judged(setting: Setting, closed: Closed | NotClosed, brave: bool) -> _Sound
     if doubt is not None:
         return doubt
     assert isinstance(closed, Closed)
+    found = _sound(setting, closed, brave)
+    taken = taken_by(setting, closed)
+    if taken is None or (isinstance(found, _Sound) and taken not in closed.basis
+                         and not hangs_on_rows(setting, closed)):
+        return found
+    other = _sound(setting, closed.counting(taken), brave)
+    return found if isinstance(other, Doubt) else other
+
+
+def _sound(setting: Setting, closed: Closed, brave: bool) -> _Sound | Doubt:
     zeros = known_zeros(setting, closed)
     start = time.perf_counter()
     verdict = judge(setting, closed, tuple(closed.basis[k] for k in zeros), brave=brave)

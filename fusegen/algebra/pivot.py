@@ -8,7 +8,7 @@ then the vector of sums Σ h_k(u) moves by a matrix T of the move alone (δ = p 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
@@ -31,11 +31,23 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Closed:
-    """A basis closed under moves of the pivot, with its transport."""
+    """A basis closed under moves of the pivot, with its transport.
+
+    taken: position of the sum that counts what the term's conditions take; where it is 0 the sum
+    is 0, whatever row values are.
+    """
 
     candidate: Candidate
     basis: tuple[sp.Expr, ...]
     transport: sp.Matrix
+    taken: int | None = None
+
+    def counting(self, taken: sp.Expr) -> Closed:
+        """With a basis function, which no pivot moves, that counts what is taken."""
+        if taken in self.basis:
+            return replace(self, taken=self.basis.index(taken))
+        still = sp.diag(self.transport, sp.eye(1))
+        return replace(self, basis=(*self.basis, taken), transport=still, taken=len(self.basis))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import sympy as sp
 
 from fusegen.algebra.domain import conditions_alone
-from fusegen.algebra.symbols import Unmodelled, freeze
+from fusegen.algebra.facts.terms import literal
+from fusegen.algebra.symbols import Unmodelled, freeze, is_nonnegative
 from fusegen.ir import graph as g
 
 _COUNT = sp.Symbol("Σ[1]", positive=True)
@@ -73,6 +74,8 @@ class RowSums:
                 return self.sum_of(arg) / _COUNT
             case g.Reduce():
                 return self.symbols.get(node, sp.Symbol(self.names[node], real=True))
+            case g.Map(op="where", args=(c, a, _)) if _asks_for_any(c):
+                return self.value(a)  # else there is no weight, and sums under it are 0
             case g.Map() | g.Literal() | g.Cast():
                 return freeze(node, {r: self.value(r) for r in _parts(node)})
             case _:
@@ -90,6 +93,18 @@ class RowSums:
 
     def sum_of(self, node: g.Node) -> sp.Expr:
         return row_sum(self.element(node), self.elements)
+
+
+def _asks_for_any(c: g.Node) -> bool:
+    """Does it ask whether any weight of the row is not 0: where(n > 0, s / n, 0)?"""
+    match c:
+        case g.Map(op="gt" | "ne", args=(n, zero)) | g.Map(op="lt", args=(zero, n)):
+            while isinstance(n, g.Cast):
+                n = n.arg
+            return literal(zero) == 0 and isinstance(n, g.Reduce) and (
+                n.fold is g.Fold.SUM and is_nonnegative(n.arg))
+        case _:
+            return False
 
 
 def _parts(node: g.Node) -> list[g.Node]:

@@ -49,7 +49,7 @@ def spelled(
     return Dependent(
         name, needs, tuple(shifts.values()), basis, readout, obligations, zeros,
         tuple(s.name for s in setting.ordered), tuple(s.name for s in setting.finite),
-        selections(setting, closed),
+        selections(setting, closed), closed.taken,
     )
 
 

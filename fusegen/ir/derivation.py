@@ -141,6 +141,7 @@ class Dependent:
     ordered: tuple[str, ...] = ()  # extremes whose order with the elements was used: not if NaN
     finite: tuple[str, ...] = ()  # extremes whose distance was: only if they are finite
     selections: tuple[int, ...] = ()  # positions of sums that are read out as 0 where they are 0
+    taken: int | None = None  # position of the sum that is 0 where conditions take nothing: so is it
     after: tuple[str, ...] = ()  # reductions of earlier sweeps: to it, numbers, as inputs are
 
     @property
@@ -163,6 +164,7 @@ class Dependent:
         0 hold what the pivot's own rounding left, and those digits are lost."""
         needed = [k for k, c in enumerate(self.readout) if c != Lit(0.0)]
         needed = [k for k in needed if k not in self.known_zero]
+        needed += [self.taken] if self.taken is not None and self.taken not in needed else []
         for k in needed:
             needed += [j for j, _ in self.basis[k].transport
                        if j not in self.known_zero and j not in needed]
@@ -174,7 +176,8 @@ class Dependent:
         )
         return replace(self, basis=basis, readout=tuple(self.readout[k] for k in kept),
                        known_zero=(),
-                       selections=tuple(kept.index(k) for k in self.selections if k in kept))
+                       selections=tuple(kept.index(k) for k in self.selections if k in kept),
+                       taken=None if self.taken is None else kept.index(self.taken))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A *part* of a row is any set of its elements, as a tree of merges makes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 
 from fusegen.algebra.facts.elements import Elements
@@ -31,6 +31,20 @@ class Pivots(Elements):
         """Is |x| ≤ C·s at every part of the row that holds x, while s only grows? A mean of
         magnitudes may fall, by as much as the row has elements. And s is 0 only where x is."""
         return self.reaches(x, s, lasting=True) and grows(s, means=True)
+
+    def is_filled(self, p: g.Node) -> bool:
+        """May p be infinite for finite rows some element of which the mask takes?"""
+        return any(isinstance(n, g.Literal) and abs(n.value) == inf
+                   for n in outside(set(), p, self.branches))
+
+    def is_of_taken(self, x: g.Node, p: g.Node) -> bool:
+        """Is p the extreme of x, or of x wherever the mask takes an element?"""
+        match p:
+            case g.Reduce(fold=g.Fold.MAX | g.Fold.MIN, arg=e) if g.is_reduction(p):
+                return e is x or (isinstance(e, g.Map) and e.op == "where"
+                                  and self.branches(*e.args) == (x,))
+            case _:
+                return False
 
     def is_zero_of_equals(self, x: g.Node, s: g.Node) -> bool:
         """Is s 0 only where all x are one number: by their sizes, by how they deviate from their
@@ -186,6 +200,13 @@ def _is_masked(x: g.Node, e: g.Node) -> bool:
     return any(v is x and isinstance(c, g.Literal) for v, c in ((a, b), (b, a)))
 
 
+Branches = Callable[[g.Node, g.Node, g.Node], tuple[g.Node, ...]]
+
+
+def _both(_: g.Node, a: g.Node, b: g.Node) -> tuple[g.Node, ...]:
+    return a, b
+
+
 def is_filled(x: g.Node | None, p: g.Node) -> bool:
     """Is p infinite for some finite rows: where a mask leaves nothing but an infinite number? That
     of x itself does not count: x is infinite there, too."""
@@ -193,17 +214,20 @@ def is_filled(x: g.Node | None, p: g.Node) -> bool:
     return any(isinstance(n, g.Literal) and abs(n.value) == inf for n in outside(held, p))
 
 
-def outside(held: set[g.Node], p: g.Node) -> Iterator[g.Node]:
+def outside(held: set[g.Node], p: g.Node, branches: Branches = _both) -> Iterator[g.Node]:
     """Every node that p is made of, but those held and what they are made of; which elements are
-    chosen does not matter."""
+    chosen does not matter, but for the `branches` of choices that are."""
     todo, seen = [p], set(held)
     while todo:
         node = todo.pop()
         if node not in seen:
             seen.add(node)
             yield node
-            chosen = isinstance(node, g.Map) and node.op == "where"
-            todo += g.operands(node)[1:] if chosen else g.operands(node)
+            match node:
+                case g.Map(op="where", args=(c, a, b)):
+                    todo += branches(c, a, b)
+                case _:
+                    todo += g.operands(node)
 
 
 def is_made_of(x: g.Node, s: g.Node) -> bool:

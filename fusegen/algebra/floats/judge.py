@@ -138,7 +138,7 @@ class _Judge:
     def _question(self) -> g.Map | None:
         """One that leaves terms with a value where a row value that they need has none."""
         setting = self.setting
-        known = (*setting.rows, *setting.elements, *answered(setting))
+        known = (*setting.rows, *setting.elements, *answered(setting, self.closed))
         needed = {s for c in self.closed.candidate.choices for s in (c.pivot, c.unit) if s}
         needed |= {setting.row(s) for s in (*setting.ordered, *setting.finite)}
         masks = [q for m in setting.elements if is_mask(m) for q in questions_in(m)]
@@ -173,8 +173,14 @@ class _Judge:
             for h in used:
                 yield from self._shift(c, h, side)
         # Where p is infinite every u is NaN or infinite, and no sum of them can be read out.
-        if not self._is_nan_too(c, used) or is_filled(None if self.chooses else x, p):
+        if not self._is_nan_too(c, used) or self._is_filled(x, p):
             yield _unattained(c)
+
+    def _is_filled(self, x: g.Node, p: g.Node) -> bool:
+        """May p be infinite though no x that counts is, and the sum is read out of it?"""
+        taken = self.closed.taken is not None
+        return self.setting.facts.is_filled(p) if taken else is_filled(
+            None if self.chooses else x, p)
 
     def _is_nan_too(self, c: Choice, used: list[sp.Expr]) -> bool:
         """Is the text NaN, or infinite, where an element makes the pivot infinite?"""
@@ -185,7 +191,8 @@ class _Judge:
         side = self.setting.facts.dominates(x, p)
         falling = any((sp.diff(e.args[0], c.u) * side).is_positive is not False
                       for h in used for e in h.atoms(sp.exp) if e.has(c.u))
-        return not falling or is_attained(x, p)
+        taken = self.closed.taken is not None and self.setting.facts.is_of_taken(x, p)
+        return not falling or taken or is_attained(x, p)
 
     def _shift(self, c: Choice, h: sp.Expr, side: int) -> Iterator[Ground | Fault]:
         # exp(u) under what dominates is 1 at most, and so is what corrects it: exp(−δ).

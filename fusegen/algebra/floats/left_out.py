@@ -2,8 +2,8 @@
 
 Where c takes nothing of a row, the text has no term with r, and is 0; r may be 0, infinite or NaN
 there, and then r·0 is none. A sum of 1, or of exponentials, is 0 only there, and says so itself:
-its read-out is 0 where it is. Of other h that is not known. Where the text multiplies what is left
-out, too, where(c, h, 0)·r, both are NaN.
+its read-out is 0 where it is. Beside other h a sum of 1 can be kept, for its answer alone. Where
+the text multiplies what is left out, too, where(c, h, 0)·r, both are NaN.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from collections.abc import Set
 
 import sympy as sp
 
+from fusegen.algebra.facts.terms import masks_of
 from fusegen.algebra.floats.partial import partials
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
-from fusegen.algebra.symbols import is_positive
+from fusegen.algebra.symbols import freeze, is_positive
 from fusegen.ir import graph as g
 
 
 def selections(setting: Setting, closed: Closed) -> tuple[int, ...]:
     """Positions in the basis of sums that are 0 only where conditions leave out all of the row,
     and are read out times row values that the text has within its choices alone."""
+    if closed.taken is not None:
+        return ()
     rows = {r.symbol for r in setting.rows.values()}
     inside, found = _inside(setting), []
     for k, h in enumerate(closed.basis):
@@ -31,14 +34,64 @@ def selections(setting: Setting, closed: Closed) -> tuple[int, ...]:
     return tuple(found)
 
 
+def taken_by(setting: Setting, closed: Closed) -> sp.Expr | None:
+    """[c], if the text is 0 for elements of which a condition c does not hold, and has row values
+    of which it makes use for others alone."""
+    moving = {c.u for c in closed.candidate.choices if c.pivot is not None}
+    pivots = {r.symbol for c in closed.candidate.choices for r in (c.pivot, c.unit) if r}
+    used = pivots.union(setting.ordered, *(c.free_symbols for c in closed.candidate.terms.values()))
+    choices = [{f for f in sp.Mul.make_args(h) if isinstance(f, sp.Piecewise)}
+               for h, c in closed.candidate.terms.items() if c != 0]
+    common = set.intersection(*choices) if choices else set()
+    rows = {r.symbol for r in setting.rows.values()}
+    known = {one for f in common for one in _together(f)}
+    if used & rows <= _inside(setting) and known >= _masks(setting) and common:
+        taken = sp.Mul(*common)
+        return None if taken.free_symbols & moving else taken
+    return None
+
+
+def _together(choice: sp.Piecewise) -> set[sp.Expr]:
+    """[a and b] is [a]·[b], and [not (a or b)] is [not a]·[not b]."""
+    ((one, condition), _) = choice.args
+    joins = sp.And if one == 1 else sp.Or
+    parts = condition.args if isinstance(condition, joins) else (condition,)
+    return {sp.Piecewise((one, c), (1 - one, True)) for c in parts}
+
+
+def hangs_on_rows(setting: Setting, closed: Closed) -> bool:
+    """May a pivot be no number, or 0, where nothing is taken, or what sums are multiplied by? Sums
+    under an extreme are 0 there."""
+    if any(c.action == "scale" or c.unit is not None or not c.pivot.is_extreme
+           for c in closed.candidate.choices if c.pivot is not None and c.action != "same"):
+        return True
+    return any(_is_doubtful(setting, h, c) for h, c in closed.candidate.terms.items())
+
+
+def _is_doubtful(setting: Setting, h: sp.Expr, c: sp.Expr) -> bool:
+    """May the factor be no number, beside a sum that does not say where it is 0?"""
+    rest = _chosen(setting, h)
+    return rest is not None and not rest.is_positive and not _is_number(setting, c)
+
+
+def _masks(setting: Setting) -> set[sp.Expr]:
+    """Conditions that facts about the term's elements are of, as factors of 0 and 1."""
+    leaves = {**setting.elements, **{n: r.symbol for n, r in setting.rows.items()}}
+    one, zero = sp.Integer(1), sp.Integer(0)
+    found = set()
+    for c, holds in masks_of(setting.arg):
+        values = (one, zero) if holds else (zero, one)
+        found.add(sp.Piecewise((values[0], freeze(c, leaves)), (values[1], True)))
+    return found
+
+
 def doubtful_factor(setting: Setting, closed: Closed) -> sp.Expr | None:
     """Such a factor of row values, not always a number, of a sum that may be 0 otherwise."""
+    if closed.taken is not None:
+        return None
     rows, inside = moving_rows(setting), _inside(setting)
     for h, c in closed.candidate.terms.items():
-        rest = _chosen(setting, h)
-        if rest is None or rest.is_positive or _is_number(setting, c):
-            continue
-        if _is_of_rows(c, rows, inside):
+        if _is_doubtful(setting, h, c) and _is_of_rows(c, rows, inside):
             return c
     return None
 

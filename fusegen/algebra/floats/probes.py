@@ -84,18 +84,18 @@ def undefined(setting: Setting) -> g.Node | None:
     return None
 
 
-def answered(setting: Setting) -> Iterator[g.Node]:
+def answered(setting: Setting, closed: Closed) -> Iterator[g.Node]:
     """Conditions that ask whether an extreme is a number, where the text is NaN if it is none: at
-    the element that is the extreme, which no condition leaves out."""
+    the element that is the extreme, which no condition leaves out, or of which the sum knows."""
     probes, parts = _Probes(setting), g.topological((setting.arg,), setting.rows.__contains__)
-    if any(isinstance(n, g.Map) and n.op == "where"
+    if closed.taken is None and any(isinstance(n, g.Map) and n.op == "where"
            and g.extent(n.args[0]) is g.Extent.ELEMENT for n in parts):
         return
     for node in parts:
         extreme = asked_extreme(node)
-        found = setting.rows.get(extreme) if extreme else None
-        if found and found.symbol in setting.finite and any(
-                probes.is_nan_at(b) for b in setting.bounds if b.row == found.symbol):
+        if extreme in setting.rows and setting.rows[extreme].symbol in setting.finite and any(
+                setting.facts.is_of_taken(x, extreme) and probes.is_nan_at(x, extreme)
+                for x in setting.elements):
             yield node
 
 
@@ -157,11 +157,11 @@ class _Probes:
             if len(led) < sum(x in set(outside(set(), r)) for r in self.setting.rows) or not led:
                 yield x, {**self.usual, **dict.fromkeys((x, *led), np.float32(nan))}
 
-    def is_nan_at(self, bound: Bound) -> bool:
-        """Is the term NaN where an element is the extreme, and infinite?"""
-        ends = dict.fromkeys((self._element(bound), self.setting.row(bound.row).node))
-        return all(np.isnan(self.text({**self.usual, **dict.fromkeys(ends, np.float32(number))}))
-                   for number in (inf, -inf))
+    def is_nan_at(self, x: g.Node, extreme: g.Node) -> bool:
+        """Is the term NaN where the element is the extreme, and infinite?"""
+        return all(np.isnan(self.text(
+            {**self.usual, x: np.float32(number), extreme: np.float32(number)}
+        )) for number in (inf, -inf))
 
     def _takes(self, node: g.Node, number: float) -> bool:
         """May the node be this number?"""

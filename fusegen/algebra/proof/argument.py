@@ -156,9 +156,11 @@ class _Teller:
         verb = "moves" if len(pivots) == 1 else "move"
         moving = (", and", *_listed([Var(p) for p in pivots]), f"{verb} as the row is read")
         rows = [
-            *self._where(entry.name, [*pivots, *(s.atom for s in entry.shifts)]),
+            *self._where(entry.name, [*pivots, *(s.atom for s in entry.shifts),
+                                      *(v for b in entry.basis for v in variables(b.lift))]),
             *_behind(entry), *self._put(entry), *self._keep(entry),
             *self._move(entry), *self._zeros(entry), Row("read", (self._read(entry),)),
+            *self._taken(entry),
             *(row for o in entry.obligations for row in self._proved(o, entry)),
             Row("so", (f"it merges, by the {COCYCLE.name} and the {FLOATS.name}",)),
         ]
@@ -212,6 +214,12 @@ class _Teller:
         if zeros:
             why = ", exactly; kept only for what the rounding of the pivot leaves"
             yield Row("zero", (*_listed(zeros), why))
+
+    def _taken(self, entry: Dependent) -> Iterator[Row]:
+        if entry.taken is not None:
+            count = Relation(self.symbols.sum(entry.basis[entry.taken]), ZERO)
+            nothing = Relation(Var(entry.name), ZERO)
+            yield Row("", (nothing, "where", count, ": the conditions take no element"))
 
     def _read(self, entry: Dependent) -> Math:
         terms = [(self.symbols.shown(c), self.symbols.sum(b))

@@ -141,6 +141,10 @@ class StateBuilder:
         self._transports(entry, components, given)
         return read_out(entry, [as_field(c) for c in components], whole=whole)
 
+    def counted(self, entry: Dependent) -> Var | None:
+        """What counts the elements that the sum's conditions take, where its value hangs on it."""
+        return None if entry.taken is None else as_field(Var(self.kept[entry.name][entry.taken]))
+
     def running(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr:
         """A merged sum over the elements so far, for pivots; `row` gives row values so far."""
         used = {n for c in entry.readout for n in variables(c)}

@@ -15,7 +15,7 @@ from fusegen.ir import graph as g
 from fusegen.ir import walk
 from fusegen.ir.derivation import Commuted, Dependent, Derivation, Own
 from fusegen.ir.errors import InternalError
-from fusegen.ir.expr import Expr, Var, call, is_long, substitute, variables
+from fusegen.ir.expr import Expr, Lit, Var, call, is_long, substitute, variables
 from fusegen.ir.expressions import Names, convert, expression, operation, turned
 from fusegen.ir.kernel import N_COLS, ElementStore, FromMemory, Let, Param, Sweep
 from fusegen.ir.names import Taken
@@ -197,7 +197,15 @@ class SweepBuilder:
             found = self._spell(part)
             return call("div", found, call("to_float", N_COLS)) if mean else found
 
+        taken = self.state.counted(entry)
+
         def readout() -> Expr:
+            found = numbers()
+            nothing = Lit(0, "int") if found.kind == "int" else Lit(0.0)
+            return found if taken is None else \
+                call("where", call("eq", self._spell(taken), Lit(0.0)), nothing, found)
+
+        def numbers() -> Expr:
             usable = self._usable(entry)
             if usable is None:
                 return value(total)
