@@ -49,7 +49,8 @@ def _trend(setting: Setting) -> Trend:
     (element,) = setting.elements.values()
     setting = replace(setting, f=setting.f.replace(
         lambda e: isinstance(e, sp.Piecewise) and element not in e.free_symbols,
-        lambda e: sp.Dummy(real=True)))  # a number of the row, whichever
+        lambda e: sp.Dummy(real=True, nonnegative=all(v.is_nonnegative for v, _ in e.args) or None)
+    ))  # a number of the row, whichever
     if setting.f.has(sp.Piecewise) or setting.f.atoms(sp.core.function.AppliedUndef):
         return _UNKNOWN
     best = _UNKNOWN

@@ -174,7 +174,7 @@ class _Reader:
             return
         needs = g.reductions_of(node)
         finished = [r for r in needs if not isinstance(self.entries[r], Base)]
-        if finished and not isinstance(node, g.Reduce):
+        if finished and not isinstance(node, g.Reduce) and not is_condition(node):
             for a in g.operands(node):
                 self.collect_rows(a)
             return

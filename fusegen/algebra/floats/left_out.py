@@ -12,7 +12,8 @@ from collections.abc import Set
 
 import sympy as sp
 
-from fusegen.algebra.facts.terms import masks_of
+from fusegen.algebra.facts.questions import is_mask
+from fusegen.algebra.facts.terms import conditions, masks_of
 from fusegen.algebra.floats.partial import partials
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
@@ -77,11 +78,13 @@ def _is_doubtful(setting: Setting, h: sp.Expr, c: sp.Expr) -> bool:
 def _masks(setting: Setting) -> set[sp.Expr]:
     """Conditions that facts about the term's elements are of, as factors of 0 and 1."""
     leaves = {**setting.elements, **{n: r.symbol for n, r in setting.rows.items()}}
-    one, zero = sp.Integer(1), sp.Integer(0)
+    whole = {part: (m, holds) for m in setting.elements if is_mask(m)
+             for holds in (True, False) for part in conditions(m, holds)}
     found = set()
-    for c, holds in masks_of(setting.arg):
-        values = (one, zero) if holds else (zero, one)
-        found.add(sp.Piecewise((values[0], freeze(c, leaves)), (values[1], True)))
+    for part in masks_of(setting.arg):
+        c, holds = whole.get(part, part)
+        one = sp.Integer(holds)
+        found.add(sp.Piecewise((one, freeze(c, leaves)), (1 - one, True)))
     return found
 
 

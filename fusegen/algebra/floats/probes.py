@@ -44,7 +44,9 @@ def cancelled(setting: Setting, closed: Closed) -> g.Node | None:
     they should be the same, or NaN; None: there is none."""
     probes, form = _Probes(setting), _Form(setting, closed)
     for node, numbers in probes.of(_SPECIAL):
-        if not form.is_guarded(numbers) and not _agree(probes.text(numbers), form.at(numbers)):
+        if form.is_guarded(numbers) or _agree(probes.text(numbers), form.at(numbers)):
+            continue
+        if not _agree(probes.text(probes.beside_a_choice(node, numbers)), form.at(numbers)):
             return node
     for node, numbers in probes.ignored():
         text, read = probes.text(numbers), form.at(numbers)
@@ -148,6 +150,16 @@ class _Probes:
                 if self._takes(x, number) and self._takes(row, number):
                     both = {x: np.float32(number), row: np.float32(number)}
                     yield from self.feasible(x, {**usual, **both})
+
+    def beside_a_choice(self, node: g.Node, numbers: Numbers) -> Numbers:
+        """The numbers, with a usual one for what is given where no condition of the row holds: a
+        factor beside where(r > 0, …, 0) counts as inside of it, and 0·inf is 0."""
+        rows = self.setting.rows
+        conditions = [n for n in rows if is_condition(n)]
+        if (node in rows and not rows[node].constant) or not conditions or any(
+                numbers[n] for n in conditions):
+            return numbers
+        return {**numbers, node: self.usual[node]}
 
     def ignored(self) -> Iterator[tuple[g.Node, Numbers]]:
         """An element that is NaN, beside row values that may have left it out: where(x == x, x, 0).

@@ -1,0 +1,241 @@
+"""Statistics over what a mask takes of a row: numbers that are not NaN, what is not padding. One
+sweep each, and NumPy's answers on rows of which the mask takes all, some, one or nothing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusegen as fg
+from fusegen.algebra.facts.questions import is_mask, leads
+from fusegen.ir import graph as g
+
+inf, nan = float("inf"), float("nan")
+lse = fg.library.logsumexp
+
+
+def rows_with_gaps() -> np.ndarray:
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((12, 37)).astype(np.float32)
+    x[1] += 1e4
+    x[2, ::2] = nan
+    x[3, 1:] = nan
+    x[4] = nan
+    x[5, 7] = inf
+    x[6, 7] = -inf
+    x[7, ::3], x[7, 1::3] = nan, -inf
+    x[8] = 3
+    x[9] *= 1e-20
+    x[10, 3:9] = nan
+    x[10] -= 300
+    return x
+
+
+X = rows_with_gaps()
+K = np.random.default_rng(6).random(X.shape) < np.linspace(0, 1, 12)[:, None]
+"""Of the first row it takes nothing, of the last all."""
+
+
+# ---- what is not NaN ----
+
+def variance(x: Any, ok: Any) -> Any:
+    n = fg.count(ok)
+    m = fg.sum(fg.where(ok, x, 0)) / n
+    return fg.sum(fg.where(ok, (x - m) ** 2, 0)) / n
+
+
+def unbiased(x: Any) -> Any:
+    ok = ~fg.isnan(x)
+    n = fg.count(ok)
+    m = fg.sum(fg.where(ok, x, 0)) / n
+    return fg.sqrt(fg.sum(fg.where(ok, (x - m) ** 2, 0)) / (n - 1))
+
+
+def entropy_of_numbers(x: Any) -> Any:
+    ok = ~fg.isnan(x)
+    v = fg.where(ok, x, -inf)
+    a = v - lse(v)
+    return -fg.sum(fg.where(ok, fg.exp(a) * a, 0))
+
+
+def softmax_total(x: Any) -> Any:
+    v = fg.where(fg.isnan(x), -inf, x)
+    return fg.sum(fg.exp(v - fg.max(v)))
+
+
+def finite(x: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(x), x, nan)
+
+
+def np_lse(v: np.ndarray) -> np.ndarray:
+    m = v.max(-1, keepdims=True)
+    total = np.log(np.exp(v - m).sum(-1)) + m[:, 0]
+    return np.where(np.isinf(m[:, 0]), m[:, 0], total)
+
+
+def without_nan(x: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(x), -inf, x)
+
+
+def np_entropy(x: np.ndarray, ok: np.ndarray) -> np.ndarray:
+    """0 of nothing; −inf taken is 0 · −inf in the text, and 0 here: exp(x) = 0 weighs nothing."""
+    v = np.where(ok, x, -inf)
+    a = v - np_lse(v)[:, None]
+    return -np.where(ok & ~(a == -inf), np.exp(a) * a, 0).sum(-1)
+
+
+NUMBERS: dict[Callable[[Any], Any], Callable[[np.ndarray], Any]] = {
+    lambda x: variance(x, ~fg.isnan(x)): lambda x: np.nanvar(x, -1),
+    lambda x: variance(x, x == x): lambda x: np.nanvar(x, -1),
+    lambda x: variance(x, fg.isfinite(x)): lambda x: np.nanvar(finite(x), -1),
+    unbiased: lambda x: np.where(np.isnan(x).all(-1), 0, np.nanstd(x, -1, ddof=1)),  # √(0 / −1)
+    softmax_total: lambda x: np.exp(without_nan(x) - without_nan(x).max(-1, keepdims=True)).sum(-1),
+    lambda x: lse(fg.where(fg.isnan(x), -inf, x)): lambda x: np_lse(without_nan(x)),
+    lambda x: lse(fg.where(fg.isfinite(x), x, -inf)):
+        lambda x: np_lse(np.where(np.isfinite(x), x, -inf)),
+    entropy_of_numbers: lambda x: np_entropy(x, ~np.isnan(x)),
+}
+
+
+def checked(text: Callable[..., Any], *given: np.ndarray) -> Any:
+    """Warnings say of what is no number, or of what fusegen finds wrong in itself: none."""
+    pipeline = fg.pipeline(text)
+    assert pipeline.plan().sweeps == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return pipeline(*given)
+
+
+def same(found: np.ndarray, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=3e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", range(len(NUMBERS)))
+def test_what_is_not_nan(case):
+    text, oracle = list(NUMBERS.items())[case]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of NumPy, about rows of nothing
+        wanted = oracle(X.astype(np.float64))
+    same(checked(text, X), wanted)
+
+
+# ---- what a mask takes ----
+
+def entropy(x: Any, k: Any) -> Any:
+    v = fg.where(k, x, -inf)
+    a = v - lse(v)
+    return -fg.sum(fg.where(k, fg.exp(a) * a, 0))
+
+
+def entropy_of_the_scores(x: Any, k: Any) -> Any:
+    a = x - lse(fg.where(k, x, -inf))
+    return -fg.sum(fg.where(k, fg.exp(a) * a, 0))
+
+
+def surprise(x: Any, k: Any) -> Any:
+    v = fg.where(k, x, -inf)
+    return -fg.sum(fg.where(k, v - lse(v), 0))
+
+
+def surprise_of_some(x: Any, k: Any) -> Any:
+    v = fg.where(k, x, -inf)
+    return -fg.sum(fg.where(k & (x > 0), v - lse(v), 0))
+
+
+def expected(x: Any, k: Any) -> Any:
+    m = fg.max(fg.where(k, x, -inf))
+    s = fg.sum(fg.where(k, fg.exp(x - m), 0))
+    return fg.sum(fg.where(k, fg.exp(x - m) / s * x, 0))
+
+
+def guarded_variance(x: Any, k: Any) -> Any:
+    n = fg.count(k)
+    m = fg.where(n > 0, fg.sum(fg.where(k, x, 0)) / n, 0)
+    return fg.where(n > 0, fg.sum(fg.where(k, (x - m) ** 2, 0)) / n, 0)
+
+
+def deviations(x: Any, k: Any) -> Any:
+    m = fg.sum(fg.where(k, x, 0)) / fg.count(k)
+    return fg.sum(fg.where(k, (x - m) ** 2, 0))
+
+
+def by_the_greatest(x: Any, k: Any) -> Any:
+    return fg.sum(fg.where(k, x / fg.max(fg.where(k, fg.abs(x), 0)), 0))
+
+
+def by_the_total(x: Any, k: Any) -> Any:
+    return fg.sum(fg.where(k, x * x / fg.sum(fg.where(k, x, 0)), 0))
+
+
+def taken(x: np.ndarray, k: np.ndarray, of: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """By row, of what the mask takes; 0 of nothing."""
+    return np.array([of(row[mask]) if mask.any() else 0.0
+                     for row, mask in zip(x.astype(np.float64), k, strict=True)])
+
+
+def log_share(v: np.ndarray) -> np.ndarray:
+    u = v - v.max()
+    return u - np.log(np.exp(u).sum())
+
+
+SURPRISES: dict[Callable[[Any, Any], Any], Callable[[np.ndarray], Any]] = {
+    entropy: lambda v: -(np.exp(log_share(v)) * log_share(v)).sum(),
+    entropy_of_the_scores: lambda v: -(np.exp(log_share(v)) * log_share(v)).sum(),
+    surprise: lambda v: -log_share(v).sum(),
+    surprise_of_some: lambda v: -log_share(v)[v > 0].sum(),
+    expected: lambda v: (np.exp(log_share(v)) * v).sum(),
+    guarded_variance: np.var,
+    deviations: lambda v: ((v - v.mean()) ** 2).sum(),
+    by_the_greatest: lambda v: v.sum() / np.abs(v).max(),
+    by_the_total: lambda v: (v * v).sum() / v.sum(),
+}
+
+
+@pytest.mark.parametrize("text", SURPRISES)
+def test_what_a_mask_takes(text):
+    x = np.where(np.isfinite(X), X, -2).astype(np.float32)
+    same(checked(text, x, K), taken(x, K, SURPRISES[text]))
+
+
+def test_what_is_left_out_may_be_anything():
+    """NaN and infinities that the mask does not take are not met."""
+    x = np.where(K, np.where(np.isfinite(X), X, -2), [nan, inf, -inf, 3e38, 0.0] * 7 + [nan, 1])
+    x = x.astype(np.float32)
+    for text, oracle in SURPRISES.items():
+        same(checked(text, x, K), taken(x, K, oracle))
+
+
+def test_a_row_value_that_such_a_number_leads_is_no_pivot():
+    """where(isinf(x), 5, exp(x - max x)) has a value where max x is infinite."""
+    def text(x: Any) -> Any:
+        return fg.sum(fg.where(fg.isinf(x), 5, fg.exp(x - fg.max(x))))
+
+    x = np.array([[1, inf, 2], [0, 1, 2], [-inf, 1, 1]], np.float32)
+    same(fg.pipeline(text)(x), np.array([5, 1 + np.exp(-1) + np.exp(-2), 7]))
+
+
+def masks_of(text: Callable[[Any], Any]) -> tuple[list[g.Map], list[g.Node]]:
+    graph = fg.pipeline(text).work().graph
+    masks = [n for n in graph.nodes if isinstance(n, g.Map) and is_mask(n) and n.op != "not"]
+    return masks, [n for n in graph.nodes if g.is_reduction(n)]
+
+
+@pytest.mark.parametrize(("text", "led"), [
+    (lambda x: fg.max(fg.where(fg.isnan(x), -inf, x)), False),
+    (lambda x: fg.max(fg.where(~fg.isnan(x), x, -inf)), False),
+    (lambda x: fg.sum(fg.where(x == x, x, 0)), False),
+    (lambda x: fg.sum(fg.where(fg.isfinite(x) & (x > 0), x, 0)), False),
+    (lambda x: fg.count(fg.isnan(x)), False),
+    (lambda x: fg.max(x) + fg.count(fg.isnan(x)), True),
+    (lambda x: fg.sum(fg.where(fg.isnan(x) | (x > 0), x, 0)), True),
+    (lambda x: fg.max(fg.where(fg.isinf(x * 2), 0, x)), False),
+    (lambda x: fg.max(fg.where(fg.isnan(x), x, 0)), True),
+])
+def test_what_leads_a_row_value(text, led):
+    masks, reductions = masks_of(text)
+    assert masks
+    assert any(leads(mask, r) for mask in masks for r in reductions) is led
