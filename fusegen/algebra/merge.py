@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 
 from fusegen.algebra.floats.claims import claims_of
-from fusegen.algebra.floats.judge import Fault, judge
+from fusegen.algebra.floats.faults import Fault
+from fusegen.algebra.floats.judge import judge
 from fusegen.algebra.floats.left_out import hangs_on_rows, taken_by
 from fusegen.algebra.kinks import moving_kink
 from fusegen.algebra.laws import obligations_of

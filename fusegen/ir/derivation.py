@@ -141,7 +141,7 @@ class Dependent:
     ordered: tuple[str, ...] = ()  # extremes whose order with the elements was used: not if NaN
     finite: tuple[str, ...] = ()  # extremes whose distance was: only if they are finite
     selections: tuple[int, ...] = ()  # positions of sums that are read out as 0 where they are 0
-    taken: int | None = None  # position of the sum that is 0 where conditions take nothing: so is it
+    taken: int | None = None  # position of the count of what conditions take; 0: so is the sum
     after: tuple[str, ...] = ()  # reductions of earlier sweeps: to it, numbers, as inputs are
 
     @property

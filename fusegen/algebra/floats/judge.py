@@ -26,6 +26,15 @@ from fusegen.algebra.facts.pivots import (
     outside,
 )
 from fusegen.algebra.facts.questions import asks_for_specials, is_mask, leads, questions_in
+from fusegen.algebra.floats.faults import (
+    Fault,
+    adrift,
+    asks,
+    cancels,
+    unattained,
+    unbounded_scale,
+    undominated,
+)
 from fusegen.algebra.floats.probes import answered
 from fusegen.algebra.floats.range import out_of_range, unheld_number
 from fusegen.algebra.floats.readout import (
@@ -38,7 +47,6 @@ from fusegen.algebra.floats.unlike import unlike_text
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.rowsums import vanishes
 from fusegen.algebra.setting import Setting
-from fusegen.algebra.symbols import told
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import RefusalKind
 from fusegen.ir.shared import lazy
@@ -55,16 +63,6 @@ class Ground:
     choice: Choice
     degree: int = 0  # of u, outside of exponentials
     side: int = 0  # of what dominates: +1 above, −1 below
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why a merge that is right over the reals is not used."""
-
-    kind: RefusalKind
-    why: str
-    choice: Choice | None = None  # whose pivot fails
-    todo: str = ""  # what the user can do, if that is not the kind's usual advice
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def judge(
     faults = {f.why: f for f in found if isinstance(f, Fault)}
     condition = _WELL if faults else condition_of(setting, closed, brave=brave)
     if condition.worst > CONDITION:
-        faults[""] = _cancels(closed, condition)
+        faults[""] = cancels(closed, condition)
     return Verdict(tuple(grounds), tuple(faults.values()), condition)
 
 
@@ -122,9 +120,7 @@ class _Judge:
     def found(self) -> Iterator[Ground | Fault]:
         question = self._question()
         if question is not None:
-            what = f"{question.op} ({question.loc.short})"
-            yield Fault(RefusalKind.SPECIAL, f"its terms ask {what}: they may have a value where "
-                        "everything relative to an infinite row value is NaN.")
+            yield asks(question)
         for c in self.closed.candidate.choices:
             used = [h for h in self.closed.basis if h.has(c.u)]
             if c.pivot is not None and used:
@@ -167,14 +163,14 @@ class _Judge:
         scale = c.unit.node if c.unit else p
         if c.action == "scale" or c.unit is not None:
             held = facts.encloses(x, p, scale) if c.unit else facts.spans(x, p)
-            yield Ground("S", c) if held else _unbounded_scale(c)
+            yield Ground("S", c) if held else unbounded_scale(c)
         else:
             side = facts.dominates(x, p)
             for h in used:
                 yield from self._shift(c, h, side)
         # Where p is infinite every u is NaN or infinite, and no sum of them can be read out.
         if not self._is_nan_too(c, used) or self._is_filled(x, p):
-            yield _unattained(c)
+            yield unattained(c)
 
     def _is_filled(self, x: g.Node, p: g.Node) -> bool:
         """May p be infinite though no x that counts is, and the sum is read out of it?"""
@@ -203,13 +199,13 @@ class _Judge:
             # 1 at least, and then no more than the text's own terms.
             either = side and slope.is_negative is None and not slope.free_symbols - self.numbers
             if e.has(c.u):
-                yield Ground("D", c, 0, side) if falls or either else _undominated(c, e)
+                yield Ground("D", c, 0, side) if falls or either else undominated(c, e)
         degree = _degree(h, c.u)
         if side and degree != 0:
             yield Ground("D", c, degree or 0, side)
         elif degree is None:
             mean = _swings(h, c.u) and self._is_plain_mean(c)
-            yield Ground("H", c) if mean else _adrift(c)
+            yield Ground("H", c) if mean else adrift(c)
         elif degree:
             yield self._power(c, h, degree)
 
@@ -221,7 +217,7 @@ class _Judge:
             return Ground("M", c, degree)
         if alone and degree == 1 and self._is_plain_mean(c):
             return Ground("H", c, degree)
-        return Ground("H", c, degree) if self._is_product(h) else _adrift(c)
+        return Ground("H", c, degree) if self._is_product(h) else adrift(c)
 
     def _averages(self, c: Choice, weight: sp.Expr) -> bool:
         """Is Σ |weight|·u = 0 over any part of a row?"""
@@ -269,48 +265,3 @@ def _degree(h: sp.Expr, u: sp.Symbol) -> int | None:
 def _swings(h: sp.Expr, u: sp.Symbol) -> bool:
     """Is u only in sines and cosines, so that terms are bounded and move by a rotation?"""
     return not h.replace(lambda e: isinstance(e, sp.sin | sp.cos), lambda e: sp.Integer(1)).has(u)
-
-
-def _names(c: Choice) -> tuple[str, str]:
-    assert c.pivot is not None
-    return told(c.atom), told(c.pivot.symbol)
-
-
-def _undominated(c: Choice, e: sp.Expr) -> Fault:
-    x, p = _names(c)
-    term = f"exp({x} - {p})" if e.args[0] == c.u else f"an exponential of {x} - {p}"
-    why = (f"{p} is not seen to bound {x} on the right side at every part of the row, so there "
-           f"{term} may leave the range, and its sum with it")
-    return Fault(RefusalKind.UNBOUNDED, f"{why}.", c)
-
-
-def _adrift(c: Choice) -> Fault:
-    x, p = _names(c)
-    why = (f"at a part of the row {p} may lie far from the very elements that {x} is there: "
-           f"powers of {x} - {p} are then large, and cancel when it moves on")
-    return Fault(RefusalKind.DRIFT, f"{why}.", c)
-
-
-def _cancels(closed: Closed, condition: Condition) -> Fault:
-    terms = [c for c in closed.candidate.terms.values() if c != 0]
-    shown = told(sp.Add(*(c * sp.Symbol(f"S_{k}") for k, c in enumerate(terms, 1)), evaluate=False))
-    why = (f"its sums would be read out as {shown}, whose terms cancel: on hard rows they are "
-           f"{condition.worst:.1g} times what the text itself adds up")
-    return Fault(RefusalKind.MIXED_SIGN, f"{why}.")
-
-
-def _unattained(c: Choice) -> Fault:
-    x, p = _names(c)
-    seen = f"{x} / {p}" if c.action == "scale" else f"{x} - {p}"
-    why = (f"{p} may be infinite where no {seen} is NaN: the text then has a value, and sums "
-           f"relative to {p} have none")
-    return Fault(RefusalKind.SPECIAL, f"{why}.", c)
-
-
-def _unbounded_scale(c: Choice) -> Fault:
-    x, p = _names(c)
-    s = told(c.unit.symbol) if c.unit else p
-    what = f"|{x} - {p}|" if c.unit else f"|{x}|"
-    why = (f"{s} is not seen to bound {what} at every part of the row, "
-           "so the quotient may leave the range there")
-    return Fault(RefusalKind.RANGE, f"{why}.", c)

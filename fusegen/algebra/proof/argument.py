@@ -159,8 +159,7 @@ class _Teller:
             *self._where(entry.name, [*pivots, *(s.atom for s in entry.shifts),
                                       *(v for b in entry.basis for v in variables(b.lift))]),
             *_behind(entry), *self._put(entry), *self._keep(entry),
-            *self._move(entry), *self._zeros(entry), Row("read", (self._read(entry),)),
-            *self._taken(entry),
+            *self._move(entry), *self._zeros(entry), *self._read(entry),
             *(row for o in entry.obligations for row in self._proved(o, entry)),
             Row("so", (f"it merges, by the {COCYCLE.name} and the {FLOATS.name}",)),
         ]
@@ -215,20 +214,17 @@ class _Teller:
             why = ", exactly; kept only for what the rounding of the pivot leaves"
             yield Row("zero", (*_listed(zeros), why))
 
-    def _taken(self, entry: Dependent) -> Iterator[Row]:
-        if entry.taken is not None:
-            count = Relation(self.symbols.sum(entry.basis[entry.taken]), ZERO)
-            nothing = Relation(Var(entry.name), ZERO)
-            yield Row("", (nothing, "where", count, ": the conditions take no element"))
-
-    def _read(self, entry: Dependent) -> Math:
+    def _read(self, entry: Dependent) -> Iterator[Row]:
         terms = [(self.symbols.shown(c), self.symbols.sum(b))
                  for c, b in zip(entry.readout, entry.basis, strict=True)]
         value = combination(terms)
         stated = self.definitions.get(entry.name)
         if stated is not None and stated.fold == "mean":
             value = call("div", value, self.symbols.count)
-        return Relation(Var(entry.name), value)
+        yield Row("read", (Relation(Var(entry.name), value),))
+        if entry.taken is not None:
+            count = Relation(self.symbols.sum(entry.basis[entry.taken]), ZERO)
+            yield Row("", (Relation(Var(entry.name), ZERO), "where", count, ": nothing is taken"))
 
     def _proved(
         self, obligation: Obligation, entry: Dependent | Commuted | Own

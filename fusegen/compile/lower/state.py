@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from fusegen.compile.lower.readout import read_out
@@ -145,6 +146,22 @@ class StateBuilder:
         """What counts the elements that the sum's conditions take, where its value hangs on it."""
         return None if entry.taken is None else as_field(Var(self.kept[entry.name][entry.taken]))
 
+    def usable(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr | None:
+        """Are all the sum's pivots numbers? None if it has none that must be. `row`: row values."""
+        tests: dict[str, Expr] = {}
+        for shift in entry.shifts:
+            pivot = self.pivots[self.relatives[shift.name].pivot]
+            if pivot.action != "same":
+                tests[pivot.name] = _is_usable(pivot, row(shift.pivot))
+            if pivot.unit:
+                unit = self.pivots[pivot.unit]
+                tests[unit.name] = _is_usable(unit, row(shift.unit))
+        for name in entry.ordered:
+            known = call("isfinite", row(name)) if name in entry.finite else \
+                call("not", call("isnan", row(name)))
+            tests.setdefault(name, known)
+        return reduce(lambda a, b: call("and", a, b), tests.values()) if tests else None
+
     def running(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr:
         """A merged sum over the elements so far, for pivots; `row` gives row values so far."""
         used = {n for c in entry.readout for n in variables(c)}
@@ -212,7 +229,7 @@ def _whole(lift: Expr) -> Expr:
     return call("where", call("ne", lift, Lit(0.0)), Lit(1, "int"), Lit(0, "int"))
 
 
-def usable(pivot: Pivot, value: Expr) -> Expr:
+def _is_usable(pivot: Pivot, value: Expr) -> Expr:
     """Is the pivot a number that elements can be measured from?"""
     finite = call("isfinite", value)
     return finite if pivot.action == "shift" else call("and", finite, call("ne", value, Lit(0.0)))

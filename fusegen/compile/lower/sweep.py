@@ -9,7 +9,7 @@ from itertools import islice
 from fusegen.compile.fusion import Fusion, Stage
 from fusegen.compile.lower.readout import by_choice, weighed
 from fusegen.compile.lower.rows import RowScope, SweepParts
-from fusegen.compile.lower.state import ONE, StateBuilder, type_names, usable
+from fusegen.compile.lower.state import ONE, StateBuilder, type_names
 from fusegen.compile.lower.unusable import without_pivot
 from fusegen.ir import graph as g
 from fusegen.ir import walk
@@ -206,7 +206,7 @@ class SweepBuilder:
                 call("where", call("eq", self._spell(taken), Lit(0.0)), nothing, found)
 
         def numbers() -> Expr:
-            usable = self._usable(entry)
+            usable = self.state.usable(entry, lambda name: self.scope.value(graph[name]))
             if usable is None:
                 return value(total)
             pivots = {s.pivot: graph[s.pivot] for s in entry.shifts}
@@ -224,28 +224,6 @@ class SweepBuilder:
         known = self.names.graph.by_name
         used = dict.fromkeys(n for b in entry.basis for _, f in b.transport for n in variables(f))
         return {n: convert(self.scope.value(known[n]), "float") for n in used if n in known}
-
-    def _usable(self, entry: Dependent) -> Expr | None:
-        """Are all its pivots numbers? None if it has none that must be."""
-        tests: dict[str, Expr] = {}
-        for shift in entry.shifts:
-            pivot = self.state.pivots[self.state.relatives[shift.name].pivot]
-            if pivot.action != "same":
-                tests[pivot.name] = usable(pivot, self.scope.value(self.names.graph[shift.pivot]))
-            if pivot.unit:
-                unit = self.state.pivots[pivot.unit]
-                tests[unit.name] = usable(unit, self.scope.value(self.names.graph[shift.unit]))
-        for name in entry.ordered:
-            value = self.scope.value(self.names.graph[name])
-            known = call("isfinite", value) if name in entry.finite else \
-                call("not", call("isnan", value))
-            tests.setdefault(name, known)
-        if not tests:
-            return None
-        first, *rest = tests.values()
-        for test in rest:
-            first = call("and", first, test)
-        return first
 
     def _running(self, node: g.Node) -> Expr:
         return convert(self._so_far(node), "float")
