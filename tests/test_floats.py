@@ -196,7 +196,7 @@ KINDS = {
     ],
     RefusalKind.SPECIAL: [
         lambda x: fg.sum(fg.where(fg.isinf(x), 0, fg.exp(x - fg.max(x)))),
-        lambda x, y: fg.sum(fg.where(fg.isnan(y), 0, fg.exp(x - fg.max(x)))),
+        lambda x: fg.sum(fg.where(fg.isnan(x), 0, fg.exp(x - fg.max(x)))),
     ],
 }
 REFUSED = [(kind, text) for kind, texts in KINDS.items() for text in texts]

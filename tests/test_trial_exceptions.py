@@ -54,8 +54,10 @@ def test_the_trial_is_silent_and_the_sums_share_a_sweep(name):
         assert "is not used: proved" not in str(text.plan())
 
 
-def test_a_zero_scale_with_nothing_selected_is_nan_as_documented():
+def test_a_zero_scale_with_nothing_selected_is_0_as_the_text():
     text = fg.pipeline(EXCEPTED["selected of a scaled row"])
     x, y = np.zeros((1, 5), np.float32), -np.ones((1, 5), np.float32)
+    assert text(x, y) == text(x + 2, y) == 0
+    y[0, 3] = 1
     assert np.isnan(text(x, y)).all()
-    assert text(x + 2, y) == 0
+    assert text(x + 2, y) == 1

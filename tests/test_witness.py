@@ -364,9 +364,7 @@ def test_squares_about_a_mean_of_another_element_cancel():
 
 @pytest.mark.parametrize("text", [
     lambda x: fg.sum(fg.where(fg.isinf(x), 0, fg.exp(x - fg.max(x)))),
-    lambda x, c: fg.sum(
-        fg.where(c > 0, (x - fg.max(fg.where(c > 0, x, -float("inf")))) ** 2, 0)
-    ),
+    lambda x: fg.sum(fg.where(fg.isfinite(x), fg.exp(x - fg.max(x)), 0)),
 ])
 def test_a_pivot_without_a_value_where_the_text_has_one(text):
     refusal = refusal_of(fg.pipeline(text))

@@ -155,11 +155,17 @@ class _Probes:
         """The numbers, with a usual one for what is given where no condition of the row holds: a
         factor beside where(r > 0, …, 0) counts as inside of it, and 0·inf is 0."""
         rows = self.setting.rows
-        conditions = [n for n in rows if is_condition(n)]
-        if (node in rows and not rows[node].constant) or not conditions or any(
-                numbers[n] for n in conditions):
+        given = node not in rows or rows[node].constant
+        if not given or node in self._chosen or any(numbers[n] for n in rows if is_condition(n)):
             return numbers
         return {**numbers, node: self.usual[node]}
+
+    @lazy
+    def _chosen(self) -> frozenset[g.Node]:
+        """What conditions of the row choose between."""
+        parts = g.topological((self.setting.arg,), self.setting.rows.__contains__)
+        return frozenset(g.topological(a for n in parts if isinstance(n, g.Map) and n.op == "where"
+                                       and n.args[0] in self.setting.rows for a in n.args[1:]))
 
     def ignored(self) -> Iterator[tuple[g.Node, Numbers]]:
         """An element that is NaN, beside row values that may have left it out: where(x == x, x, 0).
