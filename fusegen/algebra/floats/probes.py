@@ -8,8 +8,7 @@ what stands for it must agree.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf, nan
 from typing import Any
@@ -17,32 +16,25 @@ from typing import Any
 import numpy as np
 
 from fusegen.algebra.choice import Choice
-from fusegen.algebra.domain import Bound
-from fusegen.algebra.facts.pivots import outside
-from fusegen.algebra.facts.questions import answer, asked_extreme, is_mask, questions_in
+from fusegen.algebra.facts.questions import asked_extreme
+from fusegen.algebra.floats.points import Numbers, Points
 from fusegen.algebra.floats.values import Spelled, value
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting, as_vars
-from fusegen.algebra.symbols import is_nonnegative, is_positive
+from fusegen.algebra.symbols import is_positive
 from fusegen.algebra.thaw import thaw
 from fusegen.ir import graph as g
-from fusegen.ir.conditions import is_condition
-from fusegen.ir.expr import FLOATS, Expr
-from fusegen.ir.ops import OPS
+from fusegen.ir.expr import Expr
 from fusegen.ir.shared import lazy
-
-Numbers = dict[g.Node, Any]
-"""What elements and row values are."""
 
 _SPECIAL = (0.0, inf, -inf, nan)
 _HARD = (1e4, -1e4, 1e30, -1e30)  # exp of them is infinite, or 0, and so are squares
-_ABOVE, _BELOW, _USUAL = 2.0, 0.25, 0.75
 
 
 def cancelled(setting: Setting, closed: Closed) -> g.Node | None:
     """An element or row value with which the sums read out are another number than the term, where
     they should be the same, or NaN; None: there is none."""
-    probes, form = _Probes(setting), _Form(setting, closed)
+    probes, form = Points(setting), _Form(setting, closed)
     for node, numbers in probes.of(_SPECIAL):
         if form.is_guarded(numbers) or _agree(probes.text(numbers), form.at(numbers)):
             continue
@@ -57,7 +49,7 @@ def cancelled(setting: Setting, closed: Closed) -> g.Node | None:
 
 def decided(setting: Setting) -> g.Node | None:
     """An element or row value with which the term is not the f that its trend is told of."""
-    probes = _Probes(setting)
+    probes = Points(setting)
     f = thaw(setting.f, as_vars(setting), frozenset())
     for node, numbers in probes.of((*_SPECIAL, *_HARD)):
         got = value(f, probes.named(numbers))
@@ -71,7 +63,7 @@ def decided(setting: Setting) -> g.Node | None:
 def undefined(setting: Setting) -> g.Node | None:
     """A row value of the term that may be 0 while it has none: 0 · ∞ or 0 / 0, at an element that
     need not be the greatest. Row values that are 0 only where every element is say NaN of all."""
-    probes = _Probes(setting)
+    probes = Points(setting)
     (x,) = setting.elements
     for row in setting.changing:
         if is_positive(row.node) or setting.facts.is_zero_of_equals(x, row.node):
@@ -89,7 +81,7 @@ def undefined(setting: Setting) -> g.Node | None:
 def answered(setting: Setting, closed: Closed) -> Iterator[g.Node]:
     """Conditions that ask whether an extreme is a number, where the text is NaN if it is none: at
     the element that is the extreme, which no condition leaves out, or of which the sum knows."""
-    probes, parts = _Probes(setting), g.topological((setting.arg,), setting.rows.__contains__)
+    probes, parts = Points(setting), g.topological((setting.arg,), setting.rows.__contains__)
     if closed.taken is None and any(isinstance(n, g.Map) and n.op == "where"
            and g.extent(n.args[0]) is g.Extent.ELEMENT for n in parts):
         return
@@ -115,151 +107,6 @@ def _agree(text: Any, form: Any, noise: Any = 0) -> bool:
         return True
     with np.errstate(invalid="ignore"):
         return bool(text == form or abs(text - form) <= 1e-4 * (1 + abs(text)) + 1e-6 * noise)
-
-
-@dataclass(frozen=True)
-class _Probes:
-    """The term of a setting on numbers of its elements and row values."""
-
-    setting: Setting
-
-    @lazy
-    def usual(self) -> Numbers:
-        """Extremes on their side of the elements; all else apart from each other."""
-        sides = {b.row: _ABOVE if b.above else _BELOW for b in self.setting.bounds}
-        found: Numbers = {n: np.float32(_USUAL + k / 64)
-                          for k, n in enumerate(self.setting.elements)}
-        found |= {m: np.bool_(answer(m, {q.args[0]: _USUAL for q in questions_in(m)}))
-                  for m in found if is_mask(m)}
-        for k, (n, r) in enumerate(self.setting.rows.items()):
-            found[n] = np.bool_(True) if is_condition(n) else np.float32(
-                sides.get(r.symbol, 1.25) + k / 64)
-        return found
-
-    def of(self, special: tuple[float, ...]) -> Iterator[tuple[g.Node, Numbers]]:
-        """One node special, then an element together with the extreme that it is; conditions of the
-        row hold, or do not."""
-        conditions = [n for n in self.usual if is_condition(n)]
-        for holds in (True, False)[:1 + bool(conditions)]:
-            usual = {**self.usual, **dict.fromkeys(conditions, np.bool_(holds))}
-            for node, number in itertools.product(usual, special):
-                if self._takes(node, number):
-                    yield from self.feasible(node, {**usual, node: np.float32(number)})
-            for b, number in itertools.product(self.setting.bounds, (inf, -inf, 0.0)):
-                x, row = self._element(b), self.setting.row(b.row).node
-                if self._takes(x, number) and self._takes(row, number):
-                    both = {x: np.float32(number), row: np.float32(number)}
-                    yield from self.feasible(x, {**usual, **both})
-
-    def beside_a_choice(self, node: g.Node, numbers: Numbers) -> Numbers:
-        """The numbers, with a usual one for what is given where no condition of the row holds: a
-        factor beside where(r > 0, …, 0) counts as inside of it, and 0·inf is 0."""
-        rows = self.setting.rows
-        given = node not in rows or rows[node].constant
-        if not given or node in self._chosen or any(numbers[n] for n in rows if is_condition(n)):
-            return numbers
-        return {**numbers, node: self.usual[node]}
-
-    @lazy
-    def _chosen(self) -> frozenset[g.Node]:
-        """What conditions of the row choose between."""
-        parts = g.topological((self.setting.arg,), self.setting.rows.__contains__)
-        return frozenset(g.topological(a for n in parts if isinstance(n, g.Map) and n.op == "where"
-                                       and n.args[0] in self.setting.rows for a in n.args[1:]))
-
-    def ignored(self) -> Iterator[tuple[g.Node, Numbers]]:
-        """An element that is NaN, beside row values that may have left it out: where(x == x, x, 0).
-        There the term may leave it out, too."""
-        for x in self.setting.elements:
-            led = [r for r in self.setting.rows if _is_led(x, r)]
-            if len(led) < sum(x in set(outside(set(), r)) for r in self.setting.rows) or not led:
-                yield x, {**self.usual, **dict.fromkeys((x, *led), np.float32(nan))}
-
-    def is_nan_at(self, x: g.Node, extreme: g.Node) -> bool:
-        """Is the term NaN where the element is the extreme, and infinite?"""
-        return all(np.isnan(self.text(
-            {**self.usual, x: np.float32(number), extreme: np.float32(number)}
-        )) for number in (inf, -inf))
-
-    def _takes(self, node: g.Node, number: float) -> bool:
-        """May the node be this number?"""
-        if isinstance(node, g.Length | g.Index) or is_condition(node):
-            return False
-        return not (number <= 0 and is_positive(node)) and not (number < 0 and is_nonnegative(node))
-
-    def _element(self, bound: Bound) -> g.Node:
-        return next(n for n, s in self.setting.elements.items() if s == bound.element)
-
-    def feasible(self, node: g.Node, numbers: Numbers) -> Iterator[tuple[g.Node, Numbers]]:
-        """With elements on their side of a special extreme, the extreme beyond a special element,
-        and NaN where a NaN leads."""
-        if np.isnan(numbers[node]):
-            led = (n for n in self.setting.rows
-                   if node in set(outside(set(), n)) and (node is n or _is_led(node, n)))
-            numbers = {**numbers, **dict.fromkeys(led, np.float32(nan))}
-        for b in self.setting.bounds:
-            x, row = self._element(b), self.setting.row(b.row).node
-            if _within(b, numbers[x], numbers[row]):
-                continue
-            if x is not node:
-                numbers = {**numbers, x: numbers[row] + np.float32(-_USUAL if b.above else _USUAL)}
-            elif np.isfinite(numbers[x]) and row is not node:
-                numbers = {**numbers, row: 2 * numbers[x] if numbers[x] else -numbers[row]}
-        numbers |= self._masks(numbers)
-        if all(self._holds(b, numbers) for b in self.setting.bounds):
-            yield node, numbers
-
-    def _masks(self, numbers: Numbers) -> Numbers:
-        """What masks say of these numbers, where they ask of nothing else."""
-        asked = {m: [q.args[0] for q in questions_in(m)] for m in numbers if is_mask(m)}
-        return {m: np.bool_(answer(m, {n: numbers[n] for n in of}))
-                for m, of in asked.items() if numbers.keys() >= set(of)}
-
-    def _holds(self, b: Bound, numbers: Numbers) -> bool:
-        x, row = self._element(b), self.setting.row(b.row).node
-        size = isinstance(row, g.Reduce) and row.arg is not x  # max |x|
-        return _within(b, abs(numbers[x]) if size else numbers[x], numbers[row]) and not any(
-            numbers[n] < 0 and is_nonnegative(n) for n in (x, row))
-
-    def named(self, numbers: Numbers) -> Mapping[str, Any]:
-        symbols = {**self.setting.elements, **{n: r.symbol for n, r in self.setting.rows.items()}}
-        return {symbols[n].name: v for n, v in numbers.items()}
-
-    def text(self, numbers: Numbers) -> Any:
-        """The term as written, in float32."""
-        known = dict(numbers)
-        with np.errstate(all="ignore"):
-            for n in g.topological((self.setting.arg,), known.__contains__):
-                match n:
-                    case _ if n in known:
-                        continue
-                    case g.Literal(value=v):
-                        known[n] = np.bool_(v) if isinstance(v, bool) else np.float32(v)
-                    case g.Map(op=op, args=args):
-                        known[n] = FLOATS.functions[op](*(known[a] for a in args))
-                    case g.Cast(arg=arg):
-                        known[n] = known[arg]  # to floats: others have no model
-        return np.float32(known[self.setting.arg])
-
-
-def _is_led(x: g.Node, node: g.Node) -> bool:
-    """Is the value NaN wherever some x is? A condition that asks x may leave it out."""
-    led: dict[g.Node, bool] = {}
-    for n in g.topological((node,)):
-        match n:
-            case _ if n is x:
-                led[n] = True
-            case g.Map(op="where", args=(c, a, b)):
-                led[n] = x not in g.topological((c,)) and (led[a] or led[b])
-            case g.Map(op=op) if OPS[op].rule in ("bool", "logic"):
-                led[n] = False
-            case _:
-                led[n] = any(led[a] for a in g.operands(n))
-    return led[node]
-
-
-def _within(bound: Bound, x: Any, row: Any) -> bool:
-    return bool(np.isnan(x) or np.isnan(row) or (x <= row if bound.above else x >= row))
 
 
 @dataclass(frozen=True)
@@ -296,7 +143,7 @@ class _Form:
         return [thaw(c * h, self._spelled.words, frozenset()) for h, c in terms if c != 0]
 
     def at(self, numbers: Numbers) -> Any:
-        env = dict(_Probes(self.setting).named(numbers))
+        env = dict(Points(self.setting).named(numbers))
         with np.errstate(all="ignore"):
             env |= self._spelled.relative(env)
             return sum((np.float32(value(t, env)) for t in self._terms), np.float32(0))
