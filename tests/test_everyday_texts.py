@@ -181,3 +181,17 @@ def test_the_safe_form_takes_no_order_that_floats_do_not_keep() -> None:
     x = np.array([[200, -200], [1, 2]], np.float32)
     for form in ("auto", "safe", "unfused"):
         np.testing.assert_allclose(text(x, form=form), [nan, np.exp(np.float32(4))], rtol=1e-6)
+
+
+def test_what_helps_where_shares_are_not_known_to_be_positive():
+    """log(w / s) is log(w) − log(s) of w ≥ 0 alone: the refusal says so, and what it says helps."""
+    def entropy(w: Any) -> Any:
+        p = w / fg.sum(w)
+        return -fg.sum(fg.xlogy(p, p))
+
+    (refusal,) = fg.pipeline(entropy).derivation().refusals
+    assert "fg.abs(w) or fg.maximum(w, 0)" in refusal.fix
+    helped = fg.pipeline(lambda w: entropy(fg.maximum(w, 0)))
+    assert helped.plan().sweeps == 1
+    np.testing.assert_allclose(helped(np.array([[1, 1, 0, 2]], np.float32)), [1.5 * np.log(2)],
+                               rtol=1e-6)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import sympy as sp
+
 from fusegen.algebra.floats.claims import claims_of
 from fusegen.algebra.floats.faults import Fault
 from fusegen.algebra.floats.judge import judge
@@ -129,7 +131,7 @@ def _doubt(setting: Setting, closed: Closed | NotClosed) -> Doubt | None:
     if candidate.stuck:
         stuck = told(candidate.stuck[0])
         why = f"no pivot separates the row values from the element in {stuck}."
-        return Doubt(RefusalKind.STUCK_ATOM, why)
+        return Doubt(RefusalKind.STUCK_ATOM, why, _unsigned(setting, candidate.stuck[0]))
     if isinstance(closed, NotClosed):
         return _not_closed(closed)
     wide = [r for n, r in setting.rows.items() if n in setting.graph.wide]
@@ -138,6 +140,18 @@ def _doubt(setting: Setting, closed: Closed | NotClosed) -> Doubt | None:
         given = ", ".join(sorted(map(str, held)))
         return Doubt(RefusalKind.STUCK_ATOM, f"the correction depends on {given}, a vector.")
     return None
+
+
+def _unsigned(setting: Setting, stuck: sp.Expr) -> str:
+    """What helps if it is the logarithm of a product with an element that may be negative."""
+    names = {s: n for n, s in setting.elements.items()}
+    for log in sorted(stuck.atoms(sp.log), key=sp.default_sort_key):
+        for s in sorted(log.free_symbols & names.keys(), key=str):
+            if isinstance(log.args[0], sp.Mul) and not s.is_nonnegative:
+                x = setting.graph.names[names[s]]
+                return (f"To share the sweep, say that {x} is never negative, if it is not: "
+                        f"fg.abs({x}) or fg.maximum({x}, 0).")
+    return ""
 
 
 def _not_closed(closed: NotClosed) -> Doubt:

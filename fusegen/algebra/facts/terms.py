@@ -23,6 +23,12 @@ def is_fixed(node: g.Node) -> bool:
     return g.extent(node) is g.Extent.ROW and not g.reductions_of(node)
 
 
+def chooses(node: g.Node) -> bool:
+    """Does it choose between elements, by a condition of elements?"""
+    return isinstance(node, g.Map) and node.op == "where" and (
+        g.extent(node.args[0]) is g.Extent.ELEMENT)
+
+
 def _masks(term: g.Node) -> Mask:
     match term:
         case g.Map(op="where", args=(c, a, b)):

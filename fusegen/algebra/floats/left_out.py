@@ -13,7 +13,7 @@ from collections.abc import Set
 import sympy as sp
 
 from fusegen.algebra.facts.questions import is_mask
-from fusegen.algebra.facts.terms import conditions, masks_of
+from fusegen.algebra.facts.terms import chooses, conditions, masks_of
 from fusegen.algebra.floats.partial import partials
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
@@ -130,9 +130,7 @@ def _inside(setting: Setting) -> Set[sp.Symbol]:
     todo = [setting.arg]
     while todo:
         node = todo.pop()
-        chooses = isinstance(node, g.Map) and node.op == "where" and (
-            g.extent(node.args[0]) is g.Extent.ELEMENT)
-        if node not in outside and not chooses:
+        if node not in outside and not chooses(node):
             outside.add(node)
             todo += [] if node in setting.rows else g.operands(node)
     return {r.symbol for n, r in setting.rows.items() if n not in outside}

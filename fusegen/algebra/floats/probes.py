@@ -17,6 +17,7 @@ import numpy as np
 
 from fusegen.algebra.choice import Choice
 from fusegen.algebra.facts.questions import asked_extreme
+from fusegen.algebra.facts.terms import chooses
 from fusegen.algebra.floats.points import Numbers, Points
 from fusegen.algebra.floats.values import Spelled, value
 from fusegen.algebra.pivot import Closed
@@ -82,8 +83,7 @@ def answered(setting: Setting, closed: Closed) -> Iterator[g.Node]:
     """Conditions that ask whether an extreme is a number, where the text is NaN if it is none: at
     the element that is the extreme, which no condition leaves out, or of which the sum knows."""
     probes, parts = Points(setting), g.topological((setting.arg,), setting.rows.__contains__)
-    if closed.taken is None and any(isinstance(n, g.Map) and n.op == "where"
-           and g.extent(n.args[0]) is g.Extent.ELEMENT for n in parts):
+    if closed.taken is None and any(map(chooses, parts)):
         return
     for node in parts:
         extreme = asked_extreme(node)
