@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.everywhere import BACKENDS, results
 
 import fusegen as fg
 from fusegen.algebra.facts.questions import is_mask, leads
@@ -207,6 +208,34 @@ def test_what_is_left_out_may_be_anything():
     x = x.astype(np.float32)
     for text, oracle in SURPRISES.items():
         same(checked(text, x, K), taken(x, K, oracle))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("text", [entropy, expected, guarded_variance, by_the_greatest])
+def test_of_every_backend(backend, text):
+    x = np.where(np.isfinite(X), X, -2).astype(np.float32)
+    x[1] -= 1e4  # far from 0 the text's own roundings are seen, on NumPy
+    (found,) = results(backend, fg.pipeline(text), x, K)
+    same(found.reshape(-1), taken(x, K, SURPRISES[text]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_not_nan_of_every_backend(backend):
+    (found,) = results(backend, fg.pipeline(lambda x: variance(x, ~fg.isnan(x))), X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        same(found.reshape(-1), np.nanvar(X.astype(np.float64), -1))
+
+
+@pytest.mark.parametrize("text", [
+    lambda x: variance(x, ~fg.isnan(x)), lambda x, k: guarded_variance(x, k > 0),
+    lambda x, k: variance(x, k > 0), lambda x, k: variance(x, (k > 0) & (x == x)),
+])
+def test_one_sum_counts_what_a_mask_takes(text):
+    """The count that the text divides by, that moves second moments, and that the answer asks."""
+    source = fg.pipeline(text).source(target="sm_90")
+    assert source.count("? 1 : 0;") == 1
+    assert "? 1.0f" not in source
 
 
 def test_a_row_value_that_such_a_number_leads_is_no_pivot():

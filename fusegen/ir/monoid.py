@@ -266,7 +266,10 @@ class Monoid:
     def transported(self, moving: Moving, side: str) -> Expr:
         """Σ of factor · sum, sums as members of `side`."""
 
-        terms = [(Var(f"{side}.{name}", moving.kind), f) for name, f in moving.transport]
+        kinds = {f.name: f.kind for f in self.folded} | {m.name: m.kind for m in self.moving}
+        held = [Var(f"{side}.{name}", kinds[name]) for name, _ in moving.transport]
+        terms = [(h if h.kind == moving.kind else call("to_float", h), f)  # a count beside numbers
+                 for h, (_, f) in zip(held, moving.transport, strict=True)]
         if moving.kind == "int":
             return counted(terms)
         for pivot in self.pivots:

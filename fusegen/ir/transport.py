@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from fusegen.ir.expr import Call, Expr, Lit, Var, call, variables
 
-Term = tuple[Var, Expr]
+Term = tuple[Expr, Expr]
 """A sum, and its factor over the pivots' moves."""
 _ONE, _ZERO = Lit(1.0), Lit(0.0)
 

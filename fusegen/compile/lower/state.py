@@ -70,8 +70,11 @@ class StateBuilder:
         )
 
     def fold(self, fold: FoldName, lift: Expr, wish: str, *, own: bool) -> Var:
-        """The component folding `lift`; `own`: `wish` is the reduction's own name."""
-        known = self.by_lift.get((fold, lift))
+        """The component folding `lift`; `own`: `wish` is the reduction's own name. A sum of 1.0
+        where a condition holds is the count that the sweep has, if it has one."""
+        known, whole = self.by_lift.get((fold, lift)), _as_count(lift)
+        if known is None and whole is not None and (fold, whole) in self.by_lift:
+            return Var(self.by_lift[fold, whole], "int")
         if known is None:
             known = wish if own else self.taken.free(wish)
             self.by_lift[fold, lift] = known
@@ -81,19 +84,20 @@ class StateBuilder:
     def plain(self, node: g.Reduce, name: str, lift: Expr) -> Expr:
         """A base reduction; its row value over components."""
         if node.fold is g.Fold.MEAN:
-            return call("div", as_field(self.total(name, lift)), call("to_float", N_COLS))
+            total = convert(as_field(self.total(name, lift)), "float")
+            return call("div", total, call("to_float", N_COLS))
         if node.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
             return as_field(self.arg(name, lift, largest=node.fold is g.Fold.ARGMAX))
         if lift.kind == "bool":
             lift = convert(lift, "int")  # a sum of conditions counts
-        return as_field(self.fold(_PLAIN[node.fold], lift, name, own=True))
+        return convert(as_field(self.fold(_PLAIN[node.fold], lift, name, own=True)), lift.kind)
 
     def so_far(self, node: g.Reduce, name: str, lift: Expr) -> Expr:
         """The reduction's value over the elements seen so far, for pivots; over components."""
         if node.fold is g.Fold.MEAN:
             count = self.fold("sum", ONE, "count", own=False)
-            return call("div", self.total(name, lift), count)
-        return self.fold(_PLAIN[node.fold], lift, name, own=True)
+            return call("div", convert(self.total(name, lift), "float"), count)
+        return convert(self.fold(_PLAIN[node.fold], lift, name, own=True), lift.kind)
 
     def total(self, name: str, lift: Expr) -> Var:
         return self.fold("sum", convert(lift, "float"), f"{name}_total", own=False)
@@ -140,11 +144,17 @@ class StateBuilder:
         components = [self._basis(entry, b, put) for b in entry.basis]
         self.kept[entry.name] = tuple(c.name for c in components)
         self._transports(entry, components, given)
-        return read_out(entry, [as_field(c) for c in components], whole=whole)
+        held = [as_field(c) if whole else convert(as_field(c), "float") for c in components]
+        return read_out(entry, held, whole=whole)
 
     def counted(self, entry: Dependent) -> Var | None:
         """What counts the elements that the sum's conditions take, where its value hangs on it."""
-        return None if entry.taken is None else as_field(Var(self.kept[entry.name][entry.taken]))
+        if entry.taken is None:
+            return None
+        return as_field(self._component(self.kept[entry.name][entry.taken]))
+
+    def _component(self, name: str) -> Var:
+        return Var(name, (self.folded.get(name) or self.moving[name]).lift.kind)
 
     def usable(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr | None:
         """Are all the sum's pivots numbers? None if it has none that must be. `row`: row values."""
@@ -165,7 +175,7 @@ class StateBuilder:
     def running(self, entry: Dependent, row: Callable[[str], Expr]) -> Expr:
         """A merged sum over the elements so far, for pivots; `row` gives row values so far."""
         used = {n for c in entry.readout for n in variables(c)}
-        sums = [Var(name) for name in self.kept[entry.name]]
+        sums = [convert(self._component(name), "float") for name in self.kept[entry.name]]
         return read_out(entry, sums, {n: row(n) for n in used})
 
     def _basis(self, entry: Dependent, basis: Basis, spell: Callable[[Expr], Expr]) -> Var:
@@ -222,11 +232,21 @@ def type_names(graph: g.Graph) -> dict[str, str]:
     return found
 
 
+def _as_count(lift: Expr) -> Expr | None:
+    """where(c, 1.0, 0.0) in whole numbers."""
+    match lift:
+        case Call(op="where", args=(c, Lit(value=1.0), Lit(value=0.0))):
+            return call("where", c, Lit(1, "int"), Lit(0, "int"))
+        case _:
+            return None
+
+
 def _whole(lift: Expr) -> Expr:
     """A lift that is 0 or 1, as a whole number."""
     if lift == ONE:
         return Lit(1, "int")
-    return call("where", call("ne", lift, Lit(0.0)), Lit(1, "int"), Lit(0, "int"))
+    one_or_not = call("where", call("ne", lift, Lit(0.0)), Lit(1, "int"), Lit(0, "int"))
+    return _as_count(lift) or one_or_not
 
 
 def _is_usable(pivot: Pivot, value: Expr) -> Expr:

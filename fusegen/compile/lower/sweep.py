@@ -51,13 +51,18 @@ class SweepBuilder:
         """Put the stage's reductions into the state, and their row values into the scope."""
         folded = [root for r in stage.folds for root in self._roots(r)]
         self._count_uses([*folded, *stage.stores])
-        for node in stage.folds:
+        for node in sorted(stage.folds, key=lambda n: not self._is_count(n)):
             before = [len(part) for part in self.state.parts]
             self._fold_one(node)
             # Components are shared: a line belongs to the first reduction that needs one.
             for part, known in zip(self.state.parts, before, strict=True):
                 for name in islice(reversed(part), len(part) - known):
                     self.notes[name] = self.names.note(node)
+
+    def _is_count(self, node: g.Reduction) -> bool:
+        """Does it count, as merged sums may that ask for numbers? They take what is there."""
+        return isinstance(node, g.Reduce) and node.fold is g.Fold.SUM and (
+            self.names.kinds[node] == "int" and not g.reductions_of(node.arg))
 
     def _roots(self, node: g.Reduction) -> list[g.Node]:
         """The element nodes that folding this reduction evaluates."""
@@ -201,9 +206,8 @@ class SweepBuilder:
 
         def readout() -> Expr:
             found = numbers()
-            nothing = Lit(0, "int") if found.kind == "int" else Lit(0.0)
             return found if taken is None else \
-                call("where", call("eq", self._spell(taken), Lit(0.0)), nothing, found)
+                call("where", call("eq", taken, _zero(taken)), _zero(found), found)
 
         def numbers() -> Expr:
             usable = self.state.usable(entry, lambda name: self.scope.value(graph[name]))
@@ -281,3 +285,7 @@ class SweepBuilder:
             element_stores=stores, row_stores=tuple(self.parts.row_stores),
             list_stores=tuple(self.parts.list_stores),
         )
+
+
+def _zero(like: Expr) -> Lit:
+    return Lit(0, "int") if like.kind == "int" else Lit(0.0)
