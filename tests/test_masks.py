@@ -202,6 +202,49 @@ def test_what_a_mask_takes(text):
     same(checked(text, x, K), taken(x, K, SURPRISES[text]))
 
 
+def centred(x: Any, k: Any) -> Any:
+    return x - fg.sum(fg.where(k, x, 0)) / fg.count(k)
+
+
+ORDERS: dict[Callable[[Any, Any], Any], tuple[Callable[[np.ndarray], Any], float]] = {
+    lambda x, k: fg.max(fg.where(k, centred(x, k), -inf)): (lambda v: v.max() - v.mean(), -inf),
+    lambda x, k: fg.min(fg.where(k, centred(x, k), inf)): (lambda v: v.min() - v.mean(), inf),
+    lambda x, k: fg.max(fg.where(k, -centred(x, k), -inf)): (lambda v: v.mean() - v.min(), -inf),
+    lambda x, k: fg.max(fg.where(k, 0, abs(centred(x, ~k)))): (None, 0),
+    lambda x, k: fg.max(fg.where(k, abs(centred(x, k)), 0)):
+        (lambda v: abs(v - v.mean()).max(), 0),
+    lambda x, k: fg.max(fg.where(k, x - lse(fg.where(k, x, -inf)), -inf)):
+        (lambda v: log_share(v).max(), -inf),
+    lambda x, k: fg.max(fg.where(k, fg.exp(x - fg.max(fg.where(k, x, -inf))), 0)): (lambda v: 1, 0),
+}
+"""What is taken of the mask's elements, and of none."""
+
+
+@pytest.mark.parametrize("case", range(len(ORDERS)))
+def test_orders_of_what_a_mask_takes(case):
+    text, (oracle, nothing) = list(ORDERS.items())[case]
+    x = np.where(K, np.where(np.isfinite(X), X, -2), [nan, inf, -inf, 3e38, 0.0] * 7 + [nan, 1])
+    k = K
+    if oracle is None:  # the mask is the other one
+        k, oracle = ~K, lambda v: abs(v - v.mean()).max()
+        x = np.where(k, np.nan_to_num(X, posinf=0, neginf=0), x)
+    x[1] -= 1e4  # far from 0 the text's own roundings are seen
+    x[10] += 300
+    x = x.astype(np.float32)
+    wanted = [oracle(row[m]) if m.any() else nothing
+              for row, m in zip(x.astype(np.float64), k, strict=True)]
+    same(checked(text, x, K), np.array(wanted))
+
+
+@pytest.mark.parametrize("text", [
+    lambda x, k: fg.argmax(fg.where(k, x - lse(x), -inf)),
+    lambda x, k: fg.argmax(fg.where(k, 2 * centred(x, k), -inf)),
+])
+def test_columns_of_what_a_mask_takes(text):
+    x = np.nan_to_num(X, posinf=1, neginf=-1)
+    np.testing.assert_array_equal(checked(text, x, K), np.where(K, x, -inf).argmax(-1))
+
+
 def test_what_is_left_out_may_be_anything():
     """NaN and infinities that the mask does not take are not met."""
     x = np.where(K, np.where(np.isfinite(X), X, -2), [nan, inf, -inf, 3e38, 0.0] * 7 + [nan, 1])

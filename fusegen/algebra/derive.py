@@ -116,7 +116,8 @@ def _read(
 ) -> Entry:
     """By the kind of reduction. Whatever sympy raises is a refusal: the text runs without it."""
     try:
-        setting = read_setting(graph, node.arg, entries, whole=whole, finite=finite)
+        setting = read_setting(graph, node.arg, entries, whole=whole, finite=finite,
+                               filled=isinstance(node, g.TopK) or node.fold in _ORDERED)
         if isinstance(node, g.TopK) or node.fold in _ORDERED:
             return _commuted(graph, node, needs, setting)
         if node.fold in _SUMS:

@@ -48,18 +48,21 @@ def follows(name: str, inner: g.Node, element: g.Node) -> Obligation:
     """That g, an expression of one element, follows or reverses its order: |g| is then greatest at
     an end."""
 
-    def prove() -> bool:
-        leaves = _leaves((inner,), element)
-        try:
-            symbol = leaves[element]
-            f = freeze(inner, leaves)
-            others = {s for n, s in leaves.items() if g.extent(n) is g.Extent.ELEMENT} - {symbol}
-            return not f.free_symbols & others and trend_in(f, symbol).sign != 0
-        except _STOPS:
-            return False
+    return obligation("ends", f"{name} is taken of g(x) or |g(x)|, and g follows the order of x, "
+                      "or reverses it: the greatest x or the least has it",
+                      lambda: order_of(inner, element) != 0)
 
-    return obligation("ends", f"{name} is taken of |g(x)|, and g follows the order of x, or "
-                      "reverses it: the greatest x or the least has it", prove)
+
+def order_of(inner: g.Node, element: g.Node) -> int:
+    """+1 if an expression of the one element follows its order, −1 if it reverses it, else 0."""
+    leaves = _leaves((inner,), element)
+    try:
+        symbol = leaves[element]
+        f = freeze(inner, leaves)
+        others = {s for n, s in leaves.items() if g.extent(n) is g.Extent.ELEMENT} - {symbol}
+        return 0 if f.free_symbols & others else trend_in(f, symbol).sign
+    except _STOPS:
+        return 0
 
 
 def _leaves(roots: tuple[g.Node, ...], element: g.Node | None) -> dict[g.Node, sp.Expr]:

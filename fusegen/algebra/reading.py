@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from math import isinf
 
 import sympy as sp
 
@@ -25,12 +26,13 @@ from fusegen.ir.derivation import Base, Dependent, Entry
 
 def read_setting(
     graph: g.Graph, arg: g.Node, entries: Mapping[g.Node, Entry], *,
-    whole: bool = False, finite: bool = False,
+    whole: bool = False, finite: bool = False, filled: bool = False,
 ) -> Setting:
     """Split `arg` into elements and row values. Raises Unmodelled where sympy cannot follow.
 
     whole: what elements and inputs per row make of one another is an element, not looked into.
     finite: extremes that the text asks isinf of are numbers; where they are none, the sum is NaN.
+    filled: where(c, x, -inf), which has a place in every order, is an element.
     """
     reader = _Reader(arg, graph.names, entries, finite)
     reader.collect_rows(arg)
@@ -40,6 +42,7 @@ def read_setting(
     }
     reduced |= _weighed(arg, reader.rows)
     reduced |= set(wholes_of(arg)) if whole else set()
+    reduced |= set(g.outermost((arg,), _is_filled)) if filled else set()
     elements = reader.collect_elements(arg, reduced)
     leaves: dict[g.Node, sp.Expr] = {n: p.symbol for n, p in reader.rows.items()}
     text = freeze(arg, {**leaves, **elements})
@@ -68,6 +71,16 @@ def wholes_of(arg: g.Node) -> tuple[g.Node, ...]:
         (arg,), lambda n: g.extent(n) is not g.Extent.ELEMENT or not g.reductions_of(n))
     return tuple(n for n in largest if g.extent(n) is g.Extent.ELEMENT and any(
         isinstance(i, g.Input) and i.per_row for i in g.topological((n,))))
+
+
+def _is_filled(node: g.Node) -> bool:
+    """Does a condition choose between elements and an infinity?"""
+    match node:
+        case g.Map(op="where", args=(_, a, b)):
+            return g.extent(node) is g.Extent.ELEMENT and not g.reductions_of(node) and any(
+                isinstance(v, g.Literal) and isinf(v.value) for v in (a, b))
+        case _:
+            return False
 
 
 def asks_of_extremes(arg: g.Node) -> bool:

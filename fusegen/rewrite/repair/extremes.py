@@ -56,7 +56,7 @@ def extreme(total: g.Reduce, name: str) -> Repaired | None:
             return None
         best = call_it(fold(total.fold, rest, total.loc), f"{name_of(total) or 'best'}_unscaled")
     else:
-        ends = _ends(rest) if total.fold is g.Fold.MAX else None
+        ends = ends_of(rest) if total.fold is g.Fold.MAX else None
         if ends is None:
             return None
         inner, x = ends
@@ -103,7 +103,7 @@ def _product(
     return op("mul", node.loc, left, right)
 
 
-def _ends(node: g.Node) -> tuple[g.Node, g.Node] | None:
+def ends_of(node: g.Node) -> tuple[g.Node, g.Node] | None:
     """(g, x) where the node is |g| or an even power of it, and g depends on elements by x alone."""
     match node:
         case g.Map(op="abs" | "square", args=(inner,)):
@@ -114,7 +114,7 @@ def _ends(node: g.Node) -> tuple[g.Node, g.Node] | None:
             pass
         case _:
             return None
-    found = _elements((inner,))
+    found = elements_of((inner,))
     return (inner, found[0]) if len(found) == 1 else None
 
 
@@ -122,7 +122,7 @@ def _is_even(power: float | None) -> bool:
     return power is not None and power > 0 and power % 2 == 0
 
 
-def _elements(roots: Sequence[g.Node]) -> tuple[g.Node, ...]:
+def elements_of(roots: Sequence[g.Node]) -> tuple[g.Node, ...]:
     """The largest element expressions that hold no row value still to come."""
     largest = g.outermost(
         roots, lambda n: g.extent(n) is not g.Extent.ELEMENT or not g.reductions_of(n))

@@ -22,6 +22,7 @@ from fusegen.ir.walk import asked_once
 from fusegen.rewrite.build import fold, length, literal, name_of, op
 from fusegen.rewrite.repair.exponential import exponential, is_about_its_extreme
 from fusegen.rewrite.repair.extremes import extreme
+from fusegen.rewrite.repair.masked import masked_extreme
 from fusegen.rewrite.repair.moments import is_dominated, moments
 from fusegen.rewrite.repair.product import MOST_FACTORS, moves, taken_apart
 from fusegen.rewrite.repair.shares import shares
@@ -33,8 +34,11 @@ LEAST = 1.1754943508222875e-38
 
 def repaired(total: g.Reduce) -> Repaired | None:
     """The sum about pivots of its own elements, if its term has the shape, or one of its terms."""
+    name = name_of(total) or "it"
+    if total.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
+        return masked_extreme(total, name)
     if total.fold in (g.Fold.MAX, g.Fold.MIN):
-        return extreme(total, name_of(total) or "it")
+        return extreme(total, name) or masked_extreme(total, name)
     if total.fold not in (g.Fold.SUM, g.Fold.MEAN):
         return None
     known = frozenset(g.topological((total,)))
