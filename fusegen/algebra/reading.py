@@ -193,7 +193,9 @@ class _Reader:
             return
         if any(isinstance(r, g.TopK) for r in needs):
             raise Unmodelled(node)
-        pivotal = bool(needs) and not finished and not is_condition(node)
+        pivotal = bool(needs) and not finished and not is_condition(node) and not any(
+            isinstance(n, g.Input) and n.per_row  # which states do not have at hand
+            for n in g.topological((node,), g.is_reduction))
         self.rows[node] = RowParameter(node, self._symbol(node), not needs, pivotal)
 
     def collect_elements(

@@ -12,13 +12,14 @@ from collections.abc import Set
 
 import sympy as sp
 
-from fusegen.algebra.facts.questions import is_mask
+from fusegen.algebra.facts.pivots import is_filled
 from fusegen.algebra.facts.terms import chooses, conditions, masks_of
 from fusegen.algebra.floats.partial import partials
 from fusegen.algebra.pivot import Closed
 from fusegen.algebra.setting import Setting
 from fusegen.algebra.symbols import freeze, is_positive
 from fusegen.ir import graph as g
+from fusegen.ir.conditions import is_condition
 
 
 def selections(setting: Setting, closed: Closed) -> tuple[int, ...]:
@@ -44,7 +45,8 @@ def taken_by(setting: Setting, closed: Closed) -> sp.Expr | None:
     choices = [{f for f in sp.Mul.make_args(h) if isinstance(f, sp.Piecewise)}
                for h, c in closed.candidate.terms.items() if c != 0]
     common = set.intersection(*choices) if choices else set()
-    rows = {r.symbol for r in setting.rows.values()}
+    # A condition of the row that holds where nothing is taken chooses a sum of nothing.
+    rows = {r.symbol for n, r in setting.rows.items() if not is_condition(n)}
     known = {one for f in common for one in _together(f)}
     if used & rows <= _inside(setting) and known >= _masks(setting) and common:
         taken = sp.Mul(*common)
@@ -52,12 +54,25 @@ def taken_by(setting: Setting, closed: Closed) -> sp.Expr | None:
     return None
 
 
-def _together(choice: sp.Piecewise) -> set[sp.Expr]:
-    """[a and b] is [a]·[b], and [not (a or b)] is [not a]·[not b]."""
+def _together(choice: sp.Piecewise) -> set[tuple[sp.Expr, bool]]:
+    """Conditions that all hold, or do not, where the choice is 1."""
     ((one, condition), _) = choice.args
-    joins = sp.And if one == 1 else sp.Or
-    parts = condition.args if isinstance(condition, joins) else (condition,)
-    return {sp.Piecewise((one, c), (1 - one, True)) for c in parts}
+    return _holding(condition, one == 1)
+
+
+def _holding(condition: sp.Expr, holds: bool) -> set[tuple[sp.Expr, bool]]:
+    """[a and b] is [a]·[b], and [not (a or b)] is [not a]·[not b]."""
+    match condition:
+        case sp.Not(args=(inner,)):
+            return _holding(inner, not holds)
+        case sp.And() | sp.Or() if isinstance(condition, sp.And) is holds:
+            return {one for part in condition.args for one in _holding(part, holds)}
+        case sp.Ne(args=(a, b)):
+            return _holding(sp.Eq(a, b), not holds)
+        case sp.core.relational.Relational():
+            return {(condition.canonical, holds)}
+        case _:
+            return {(condition, holds)}
 
 
 def hangs_on_rows(setting: Setting, closed: Closed) -> bool:
@@ -75,16 +90,16 @@ def _is_doubtful(setting: Setting, h: sp.Expr, c: sp.Expr) -> bool:
     return rest is not None and not rest.is_positive and not _is_number(setting, c)
 
 
-def _masks(setting: Setting) -> set[sp.Expr]:
-    """Conditions that facts about the term's elements are of, as factors of 0 and 1."""
+def _masks(setting: Setting) -> set[tuple[sp.Expr, bool]]:
+    """Conditions that facts about the term's elements are of, and whether they hold."""
     leaves = {**setting.elements, **{n: r.symbol for n, r in setting.rows.items()}}
-    whole = {part: (m, holds) for m in setting.elements if is_mask(m)
+    whole = {part: (m, holds) for m in setting.elements if is_condition(m)
              for holds in (True, False) for part in conditions(m, holds)}
-    found = set()
+    found: set[tuple[sp.Expr, bool]] = set()
     for part in masks_of(setting.arg):
         c, holds = whole.get(part, part)
-        one = sp.Integer(holds)
-        found.add(sp.Piecewise((one, freeze(c, leaves)), (1 - one, True)))
+        if g.extent(c) is g.Extent.ELEMENT:  # others hold for all of a row, or for nothing
+            found |= _holding(freeze(c, leaves), holds)
     return found
 
 
@@ -142,4 +157,5 @@ def _is_number(setting: Setting, c: sp.Expr) -> bool:
     inner += [e.args[0] for e in c.atoms(sp.log)]
     rows = [setting.row(s).node for s in c.free_symbols & moving_rows(setting)]
     parts = [n for n in g.topological(rows) if g.extent(n) is g.Extent.ROW]
-    return all(is_sure(setting, e) for e in inner) and not any(partials(parts))
+    filled = any(is_filled(None, r) for r in rows)  # max where(c, x, −∞), of nothing
+    return all(is_sure(setting, e) for e in inner) and not filled and not any(partials(parts))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegen.algebra.facts.questions import is_mask
 from fusegen.compile.trials.edge import beside, lost_at_edge
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Dependent, Derivation
@@ -160,7 +161,7 @@ def _texts(part: _Part, moved: Collection[str], *, wide: bool) -> Iterator[_Text
 
 def _chooses(term: g.Node) -> bool:
     """May a condition, or a bound, leave out what is NaN where a row value is not usable?"""
-    ops = {n.op for n in g.topological((term,)) if isinstance(n, g.Map)}
+    ops = {n.op for n in g.topological((term,)) if isinstance(n, g.Map) and not is_mask(n)}
     return bool(ops & {"where", "maximum", "minimum"}) and not ops & {"isinf", "isnan", "isfinite"}
 
 
