@@ -253,6 +253,64 @@ def test_what_is_left_out_may_be_anything():
         same(checked(text, x, K), taken(x, K, oracle))
 
 
+# ---- what takes nothing, however it is written ----
+
+def scores(x: Any, c: Any) -> Any:
+    n = fg.count(c)
+    m = fg.sum(fg.where(c, x, 0)) / n
+    s = fg.sqrt(fg.sum(fg.where(c, (x - m) ** 2, 0)) / n)
+    return fg.sum(fg.where(s != 0, fg.where(c, (x - m) / s, 0), 0))
+
+
+def guarded(x: Any, c: Any) -> Any:
+    m = fg.sum(fg.where(c, x, 0)) / fg.count(c)
+    return fg.sum(fg.where(m != 5, fg.where(c, x - m, 0), 0))
+
+
+def inner(x: Any, c: Any) -> Any:
+    s = fg.sum(x)
+    return fg.sum(fg.where(s != 0, fg.where(c, x * s, 0), 0))
+
+
+NOWHERE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "bands": lambda x, b, k: (x > k) & (x < 5),
+    "bands of the row": lambda x, b, k: (x > 8.5) & (x < k + 1),
+    "not not": lambda x, b, k: ~(~b),
+    "not not equal": lambda x, b, k: ~(~(x == 0)),
+    "neither": lambda x, b, k: ~(~b | (x > 0)),
+    "of the row and NaN": lambda x, b, k: (k > 0) & (x != x),
+    "of the row": lambda x, b, k: (k < 0) & b,
+    "a range of columns": lambda x, b, k: (fg.index(x) < k - 4) & (x == x),
+}
+
+
+@pytest.mark.parametrize("name", NOWHERE)
+@pytest.mark.parametrize("text", [deviations, by_the_greatest, scores, guarded, inner])
+def test_nothing_is_taken_however_the_mask_is_written(name, text):
+    """Numbers, NaN and infinities: the text adds up zeros."""
+    def whole(x: Any, b: Any, k: fg.PerRow) -> Any:
+        return text(x, NOWHERE[name](x, b, k))
+
+    x = np.array([[9, 2, 3], [inf, 2, 3], [-inf, 6, 1], [8, 8, 8]], np.float32)
+    b = np.zeros(x.shape, bool)
+    same(fg.pipeline(whole)(x, b, np.full(4, 4, np.float32)), np.zeros(4))
+
+
+def test_conditions_of_per_row_inputs_alone():
+    """They stand in row values, and states know nothing of them."""
+    def text(x: Any, k: fg.PerRow) -> Any:
+        c = k == k
+        low = fg.min(fg.where(c, x, inf))
+        r = fg.max(x) - low
+        m = fg.max(fg.where(c, x, -inf))
+        return fg.sum(fg.where(c, m - x, 0)), fg.sum(fg.where(c, (x - low) / r / k, 0))
+
+    x = np.array([[1, 2, 3], [1, 2, 3]], np.float32)
+    first, second = fg.pipeline(text)(x, np.array([2, nan], np.float32))
+    same(first, np.array([3, 0]))
+    same(second, np.array([0.75, 0]))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("text", [entropy, expected, guarded_variance, by_the_greatest])
 def test_of_every_backend(backend, text):

@@ -81,13 +81,15 @@ def hangs_on_rows(setting: Setting, closed: Closed) -> bool:
     if any(c.action == "scale" or c.unit is not None or not c.pivot.is_extreme
            for c in closed.candidate.choices if c.pivot is not None and c.action != "same"):
         return True
-    return any(_is_doubtful(setting, h, c) for h, c in closed.candidate.terms.items())
+    rows = {r.symbol for r in setting.rows.values()}
+    return any(c.free_symbols & rows and _is_silent(setting, h)
+               for h, c in closed.candidate.terms.items())
 
 
-def _is_doubtful(setting: Setting, h: sp.Expr, c: sp.Expr) -> bool:
-    """May the factor be no number, beside a sum that does not say where it is 0?"""
+def _is_silent(setting: Setting, h: sp.Expr) -> bool:
+    """May the sum be 0, of which conditions choose the terms, where they take something?"""
     rest = _chosen(setting, h)
-    return rest is not None and not rest.is_positive and not _is_number(setting, c)
+    return rest is not None and not rest.is_positive
 
 
 def _masks(setting: Setting) -> set[tuple[sp.Expr, bool]]:
@@ -109,7 +111,8 @@ def doubtful_factor(setting: Setting, closed: Closed) -> sp.Expr | None:
         return None
     rows, inside = moving_rows(setting), _inside(setting)
     for h, c in closed.candidate.terms.items():
-        if _is_doubtful(setting, h, c) and _is_of_rows(c, rows, inside):
+        doubt = _is_silent(setting, h) and not _is_number(setting, c)
+        if doubt and _is_of_rows(c, rows, inside):
             return c
     return None
 
