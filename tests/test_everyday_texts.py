@@ -32,6 +32,16 @@ def absmax_else(x: Any) -> Any:
     return fg.sum(fg.where(r == 0, 0, x / r))
 
 
+def unit_length(x: Any) -> Any:
+    r = fg.sqrt(fg.sum(x * x))
+    return fg.sum(fg.where(r > 0, x / r, 0))
+
+
+def shares(x: Any) -> Any:
+    r = fg.sum(x)
+    return fg.sum(fg.where(r != 0, (x / r) ** 2, 0))
+
+
 def kept_softmax(x: Any) -> Any:
     m = fg.max(x)
     return fg.sum(fg.where(m > -1e30, fg.exp(x - m), 0))
@@ -50,6 +60,9 @@ GUARDS: dict[Callable[[Any], Any], Callable[[Any], Any]] = {
     min_max: lambda x: over_positive(span(x), x - x.min(-1, keepdims=True)).mean(-1),
     absmax: lambda x: over_positive(np.abs(x).max(-1, keepdims=True), x).sum(-1),
     absmax_else: lambda x: over_positive(np.abs(x).max(-1, keepdims=True), x).sum(-1),
+    unit_length: lambda x: over_positive(np.sqrt((x * x).sum(-1, keepdims=True)), x).sum(-1),
+    shares: lambda x: np.where(x.sum(-1) != 0, (x * x).sum(-1) / np.where(
+        x.sum(-1) != 0, x.sum(-1), 1) ** 2, 0),
     kept_softmax: lambda x: np.where(x.max(-1, keepdims=True) > -1e30,
                                      np.exp(x - x.max(-1, keepdims=True)), 0).sum(-1),
 }

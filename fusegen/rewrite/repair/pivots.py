@@ -6,6 +6,7 @@
   shares       Σ p·(1 − p)    for p = exp(x) / Σ exp(x), by the elements beside the greatest
   quotient     Σ (w / P)      = (Σ w) / P,  and products alike
   terms        Σ (a ± b)      = Σ a ± Σ b, each by itself
+  guard        Σ where(r, a, 0) = where(r, Σ a, 0) for a condition r of the row
 
 and extremes without row values that are still to come: `extremes.py`.
 
@@ -42,7 +43,23 @@ def repaired(total: g.Reduce) -> Repaired | None:
     if total.fold not in (g.Fold.SUM, g.Fold.MEAN):
         return None
     known = frozenset(g.topological((total,)))
-    return _term(total, known) or _terms(total, known)
+    return _term(total, known) or _terms(total, known) or _guarded(total, known)
+
+
+def _guarded(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
+    """Σ where(r > 0, a, 0) = where(r > 0, Σ a, 0) for a condition of the row."""
+    match total.arg:
+        case g.Map(op="where", args=(c, a, g.Literal(value=0) as zero)) \
+                if moves(c) and g.extent(a) is g.Extent.ELEMENT:
+            share = fold(total.fold, a, total.loc)
+            assert isinstance(share, g.Reduce)
+            found = _term(share, known)
+            if found is None:
+                return None
+            value, plain = (op("where", total.loc, c, v, zero) for v in (found.value, found.plain))
+            return Repaired(value, plain, found.pivots, found.parts)
+        case _:
+            return None
 
 
 def _term(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
