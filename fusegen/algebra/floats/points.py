@@ -44,8 +44,9 @@ class Points:
         asked = [n for n in self.setting.elements if not is_mask(n) and any(
             n in g.topological((c,)) for c, _ in self._taken)]
         values = itertools.islice(itertools.product(_ELEMENTS, repeat=len(asked)), _MOST)
-        first, *others = (self._beside(dict(zip(asked, v, strict=True))) for v in values)
-        return next((n for n in (first, *others) if self._takes_all(n)), first)
+        tried = (self._beside(dict(zip(asked, v, strict=True))) for v in values)
+        first = next(tried, {})  # there is one at least
+        return first if self._takes_all(first) else next(filter(self._takes_all, tried), first)
 
     @lazy
     def _taken(self) -> Mask:
