@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.algebra.facts.questions import is_mask
+from fusegen.algebra.facts.questions import ASKED, is_mask, leads
 from fusegen.compile.trials.edge import beside, lost_at_edge
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Dependent, Derivation
@@ -160,9 +160,13 @@ def _texts(part: _Part, moved: Collection[str], *, wide: bool) -> Iterator[_Text
 
 
 def _chooses(term: g.Node) -> bool:
-    """May a condition, or a bound, leave out what is NaN where a row value is not usable?"""
-    ops = {n.op for n in g.topological((term,)) if isinstance(n, g.Map) and not is_mask(n)}
-    return bool(ops & {"where", "maximum", "minimum"}) and not ops & {"isinf", "isnan", "isfinite"}
+    """May a condition, or a bound, leave out what is NaN where a row value is not usable? One that
+    asks just what makes it so must not."""
+    maps = [n for n in g.topological((term,)) if isinstance(n, g.Map)]
+    rows = g.reductions_of(term)
+    asks = any(n.op in ASKED and not (is_mask(n) and not any(leads(n, r) for r in rows))
+               for n in maps)
+    return not asks and any(n.op in ("where", "maximum", "minimum") for n in maps)
 
 
 def _divisors(term: g.Node) -> set[g.Reduce]:
