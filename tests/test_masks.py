@@ -328,7 +328,16 @@ def test_what_is_not_nan_of_every_backend(backend):
         same(found.reshape(-1), np.nanvar(X.astype(np.float64), -1))
 
 
+def above_the_row(x: Any, k: fg.PerRow) -> Any:
+    return variance(x, x > k)
+
+
+def above_a_number(x: Any, *, t: float = 0.5) -> Any:
+    return variance(x, t < x)
+
+
 @pytest.mark.parametrize("text", [
+    above_the_row, above_a_number,
     lambda x: variance(x, ~fg.isnan(x)), lambda x, k: guarded_variance(x, k > 0),
     lambda x, k: variance(x, k > 0), lambda x, k: variance(x, (k > 0) & (x == x)),
 ])

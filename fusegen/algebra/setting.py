@@ -69,11 +69,15 @@ class Setting:
         plain = [(s, s, None) for s in self.elements.values() if self.f.has(s) or not self.twins]
         return (*plain, *self.twins)
 
+    @lazy
+    def symbols(self) -> dict[g.Node, sp.Symbol]:
+        """Of elements and row values, which all of the term is made of."""
+        return {**self.elements, **{n: r.symbol for n, r in self.rows.items()}}
+
     @property
     def sums(self) -> RowSums:
         """Row values as sums over these elements."""
-        symbols = {**self.elements, **{n: r.symbol for n, r in self.rows.items()}}
-        return RowSums(self.graph.names, symbols, self.selectors)
+        return RowSums(self.graph.names, self.symbols, self.selectors)
 
     @property
     def selectors(self) -> frozenset[sp.Symbol]:

@@ -75,11 +75,13 @@ def _words(
 
 
 def _conditions(setting: Setting) -> dict[sp.Expr, Expr]:
-    """Those of elements alone: whatever asks one asks it once."""
-    return {freeze(n, setting.elements): Var(setting.graph.names[n], "bool", True)
-            for n in g.topological((setting.arg,), setting.elements.__contains__)
-            if is_condition(n) and g.extent(n) is g.Extent.ELEMENT and not g.reductions_of(n)
-            and n not in setting.elements}
+    """Those of elements, and of what is given beside them: whatever asks one asks it once."""
+    found: dict[sp.Expr, Expr] = {}
+    for n in g.topological((setting.arg,), setting.symbols.__contains__):
+        if is_condition(n) and g.extent(n) is g.Extent.ELEMENT and not g.reductions_of(n):
+            c, name = freeze(n, setting.symbols), Var(setting.graph.names[n], "bool", True)
+            found |= {c: name, getattr(c, "canonical", c): name}  # as sympy has it in choices
+    return found
 
 
 def _shorter(coefficient: sp.Expr) -> sp.Expr:

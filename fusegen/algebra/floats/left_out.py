@@ -94,14 +94,13 @@ def _is_silent(setting: Setting, h: sp.Expr) -> bool:
 
 def _masks(setting: Setting) -> set[tuple[sp.Expr, bool]]:
     """Conditions that facts about the term's elements are of, and whether they hold."""
-    leaves = {**setting.elements, **{n: r.symbol for n, r in setting.rows.items()}}
     whole = {part: (m, holds) for m in setting.elements if is_condition(m)
              for holds in (True, False) for part in conditions(m, holds)}
     found: set[tuple[sp.Expr, bool]] = set()
     for part in masks_of(setting.arg):
         c, holds = whole.get(part, part)
         if g.extent(c) is g.Extent.ELEMENT:  # others hold for all of a row, or for nothing
-            found |= _holding(freeze(c, leaves), holds)
+            found |= _holding(freeze(c, setting.symbols), holds)
     return found
 
 

@@ -40,7 +40,7 @@ def what_vanished(
     setting: Setting, terms: Set[sp.Expr], choices: tuple[Choice, ...]
 ) -> g.Node | None:
     """An operation or element of the text that no basis function computes, if there is one."""
-    leaves = {**setting.elements, **{n: r.symbol for n, r in setting.rows.items()}}
+    leaves = setting.symbols
     here = {c.u: c.here for c in choices}
     basis = [h.subs(here, simultaneous=True) for h in terms]
     elements = frozenset(setting.elements.values())

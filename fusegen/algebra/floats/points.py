@@ -161,8 +161,7 @@ class Points:
             numbers[n] < 0 and is_nonnegative(n) for n in (x, row))
 
     def named(self, numbers: Numbers) -> Mapping[str, Any]:
-        symbols = {**self.setting.elements, **{n: r.symbol for n, r in self.setting.rows.items()}}
-        return {symbols[n].name: v for n, v in numbers.items()}
+        return {self.setting.symbols[n].name: v for n, v in numbers.items()}
 
     def text(self, numbers: Numbers) -> Any:
         """The term as written, in float32."""

@@ -45,7 +45,7 @@ def unlike_text(setting: Setting, closed: Closed) -> Told | None:
 def _guarded(setting: Setting) -> sp.Expr | None:
     """A factor of row values that may be 0 or no number, or a logarithm that may be none beside an
     exponential that moves with them, to 0, in a product that 0 wins."""
-    leaves = {**setting.elements, **{n: r.symbol for n, r in setting.rows.items()}}
+    leaves = setting.symbols
     elements = set(setting.elements.values())
     for n in g.topological((setting.arg,), leaves.__contains__):
         if not (isinstance(n, g.Map) and n.op in _GUARDS):
