@@ -21,7 +21,8 @@ from fusegen.backend.cuda.schedule.homes import MEMORY, AnyHome, Array, Shared, 
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Level, Thread, tree
 from fusegen.backend.cuda.schedule.merges import AnyMerge, InOrder, Meeting
-from fusegen.backend.cuda.schedule.price import Work, price_of
+from fusegen.backend.cuda.schedule.price import price_of
+from fusegen.backend.cuda.schedule.work import Work
 from fusegen.backend.emit import headers, render
 from fusegen.backend.target import CUDA_TARGETS
 

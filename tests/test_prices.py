@@ -10,8 +10,9 @@ import prices
 import pytest
 
 from fusegen.backend.cuda.schedule.figures import FIGURES
-from fusegen.backend.cuda.schedule.price import Work, price_of
+from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.select import candidates
+from fusegen.backend.cuda.schedule.work import Work
 
 SHAPES = [("softmax", 4000, 1000), ("softmax", 300, 129_024), ("logsumexp", 4000, 25_000),
           ("layer_norm", 8192, 4096), ("entropy", 60_000, 300)]

@@ -8,8 +8,8 @@
 //            sum_dev2_exp = a.sum_dev2_exp·exp(a.max_x - max_x) + a.sum_dev_exp·2·exp(a.max_x - max_x)·(a.nu - nu) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu)·(a.nu - nu) + b.sum_dev2_exp·exp(b.max_x - max_x) + b.sum_dev_exp·2·exp(b.max_x - max_x)·(b.nu - nu) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)·(b.nu - nu)
 //            sum_dev_exp = a.sum_dev_exp·exp(a.max_x - max_x) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu) + b.sum_dev_exp·exp(b.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, known zero
-// Tree       chunks of 16, merged thread → warp
-// Schedule   row per 32 lanes, 4 × 4 elements per thread and chunk, aligned loads
+// Tree       chunks of 32, merged thread → warp
+// Schedule   row per 32 lanes, 8 × 4 elements per thread and chunk, aligned loads
 // Launch     softmax_weighted_variance_kernel<<<⌈n_rows / 4⌉, 128>>>
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
@@ -28,7 +28,7 @@ using namespace fusegen;
 using Team = Lanes<32>;  // lanes of a warp, which own a row
 constexpr int kRowsPerBlock = 4;
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 4, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;

@@ -18,13 +18,12 @@
 //              s0 = maximum(a.s0, b.s0)
 //              s1 = where(a.s0 > b.s0, a.s1, where(b.s0 > a.s0, b.s1, a.s1 + b.s1))
 // Proved     associative, identity, commutative, pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
-// Tree       chunks of 32, merged thread → warp → block
-// Schedule   row per block in registers, 8 × 4 elements per thread and chunk, aligned loads past L1
-// Launch     statistics_kernel<<<n_rows, threads>>>; threads % 32 = 0, ≤ 1024
+// Tree       chunks of 32, merged thread → warp
+// Schedule   row per 32 lanes, 8 × 4 elements per thread and chunk, aligned loads
+// Launch     statistics_kernel<<<⌈n_rows / 4⌉, 128>>>
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
 //            n_cols ≤ 2^30
-//            n_cols ≤ threads · 32
 // Bytes      reads each element once, writes 28 bytes a row
 
 #include <fusegen/math/greater_of.cuh>
@@ -33,12 +32,13 @@
 #include <fusegen/math/square.cuh>
 #include <fusegen/math/shift_anchor.cuh>
 #include <fusegen/walk.cuh>
-#include <fusegen/meet/block.cuh>
+#include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
-using Team = AnyBlock;  // threads of a block, which owns a row
-constexpr int kMostThreads = 1024;  // of a block
+using Team = Lanes<32>;  // lanes of a warp, which own a row
+constexpr int kRowsPerBlock = 4;
+constexpr int kMostThreads = 128;  // of a block
 constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
@@ -200,21 +200,21 @@ statistics_kernel(
     long long n_rows, long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x;
-    __shared__ State warp_states1[kMostThreads / 32];
-    const long long row = blockIdx.x;
+    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
+    const int team = threadIdx.x / Team::threads();  // of this block
+    const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
+    if (row >= n_rows) return;
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
-    const column_t at = begin + rank;
-    const int live = live_vectors<Team, kVectors>(at, end);
-    const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
     // 1. Fold the row.
     State folded1 = State::identity();
-    Items<float, kItems> x_items;
-    load_items<true>(x_items, x_row, at, live);
-    for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
-    const State state = block_reduce<Team>(folded1, warp_states1);
+    for_chunks<Team, kVectors>(begin, end, rank, [&](column_t at, int live) {
+        Items<float, kItems> x_items;
+        load_items(x_items, x_row, at, live);
+        sweep1_fold<kItems>(folded1, x_items, live);
+    });
+    const State state = lanes_reduce<Team::kThreads>(folded1);
     const float welford_mu = state.welford_state.mu;  // own_cases.py  own = fg.reduce(welford, x)
     const float welford_m2 = state.welford_state.m2;  // own_cases.py  own = fg.reduce(welford, x)
     const long long welford_n = state.welford_state.n;  // own_cases.py  own = fg.reduce(welford, x)

@@ -16,9 +16,9 @@ __device__ __forceinline__ Column shifted_room(Column vectors)
     return vectors * kWidth + (vectors + 31) / 32 * static_cast<int>(kWord / sizeof(T));
 }
 
-// Bytes from a slice's begin to vector `at`.
-template <int kBytes, typename Column>
-__device__ __forceinline__ Column shifted_place(Column at)
+// Bytes from a slice's begin to vector `at`, of those that shared memory has.
+template <int kBytes>
+__device__ __forceinline__ unsigned shifted_place(unsigned at)
 {
     return at * kBytes + at / 32 * kWord;
 }
@@ -38,36 +38,44 @@ struct ShiftedSlots {
     __device__ __forceinline__ ShiftedSlots(const T* room, const Shifted<T>& row) : slots(room), off(shifted_by(row)) {}
 };
 
-// Starts the copy of an aligned word; of one that is not all of the row, its elements are there at once.
-template <typename T>
-__device__ __forceinline__ void copy_word(char* to, const char* from, const Shifted<T>& row)
+// Starts the copies of aligned words; of one that is not all of the row, its elements are there at once.
+template <int kBytes, typename T>
+__device__ __forceinline__ void copy_words(char* to, const char* from, const Shifted<T>& row)
 {
-    const T* first = reinterpret_cast<const T*>(from);
-    if (first >= row.begin && first + kWord / sizeof(T) <= row.end) {
-        copy_vector<kWord>(static_cast<unsigned>(__cvta_generic_to_shared(to)), from);
-    } else {
-#pragma unroll
+    for (int byte = 0; byte < kBytes; byte += kWord) {
+        const T* first = reinterpret_cast<const T*>(from + byte);
+        T* place = reinterpret_cast<T*>(to + byte);
+        if (first >= row.begin && first + kWord / sizeof(T) <= row.end) {
+            copy_vector<kWord>(static_cast<unsigned>(__cvta_generic_to_shared(place)), from + byte);
+            continue;
+        }
         for (int e = 0; e < static_cast<int>(kWord / sizeof(T)); ++e)
-            reinterpret_cast<T*>(to)[e] = first + e >= row.begin && first + e < row.end ? first[e] : T{};
+            place[e] = first + e >= row.begin && first + e < row.end ? first[e] : T{};
     }
 }
 
 // As fetch_group of <fusegen/slice.cuh>: a lane copies the words in which its vectors begin, the last of a warp that
-// behind them.
+// behind them. Only the words around the first vector and behind the last may be not all of the row.
 template <typename Layout, typename T, typename Column>
 __device__ __forceinline__ void fetch_group(
     T* slots, const Shifted<T>& row, Column first, Column count, Column step, Column steps)
 {
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
-    const int off = shifted_by(row);
-    for (Column v = step; v < step + steps; ++v) {
-        const Column at = v * Layout::Team::threads() + static_cast<int>(threadIdx.x);
-        if (at >= count) break;
-        char* to = reinterpret_cast<char*>(slots) + shifted_place<kBytes>(at);
-        const char* from = reinterpret_cast<const char*>(row.body + (first + at) * kWidth) - off;
-#pragma unroll
-        for (int byte = 0; byte < kBytes; byte += kWord) copy_word(to + byte, from + byte, row);
-        if (off != 0 && (at % 32 == 31 || at == count - 1)) copy_word(to + kBytes, from + kBytes, row);
+    const int off = shifted_by(row), threads = Layout::Team::threads();
+    const bool behind = off != 0 && threadIdx.x % 32 == 31;
+    Column at = step * threads + static_cast<int>(threadIdx.x);
+    char* to = reinterpret_cast<char*>(slots) + shifted_place<kBytes>(at);
+    const char* from = reinterpret_cast<const char*>(row.body + (first + at) * kWidth) - off;
+    for (; steps > 0 && at < count; --steps) {
+        if (at > 0)
+            copy_vector<kBytes>(static_cast<unsigned>(__cvta_generic_to_shared(to)), from);
+        else
+            copy_words<kBytes>(to, from, row);
+        if (off != 0 && at == count - 1)
+            copy_words<kWord>(to + kBytes, from + kBytes, row);
+        else if (behind)
+            copy_vector<kWord>(static_cast<unsigned>(__cvta_generic_to_shared(to + kBytes)), from + kBytes);
+        at += threads, from += threads * kBytes, to += shifted_place<kBytes>(threads);
     }
 }
 
@@ -96,12 +104,12 @@ __device__ __forceinline__ void read_items(
     Chunk<T, kCount, Layout>& items, const ShiftedSlots<T>& slice, Column at, int live)
 {
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
-    const int apart = Layout::Team::threads();
+    const unsigned apart = shifted_place<kBytes>(Layout::Team::threads());
+    const char* from = reinterpret_cast<const char*>(slice.slots) + shifted_place<kBytes>(at);
 #pragma unroll
     for (int v = 0; v < kCount / kWidth; ++v) {
-        const char* from = reinterpret_cast<const char*>(slice.slots) + shifted_place<kBytes>(at + v * apart);
         Around<kBytes, kWord / 4> around[1];  // one at a time: words of all would take too many registers
-        around[0].load(from + slice.off, slice.off, v < live);
+        around[0].load(from + v * apart + slice.off, slice.off, v < live);
         shift_all(items.word + v * kBytes / 4, around, slice.off);
     }
 }

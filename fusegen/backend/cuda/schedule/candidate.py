@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.price import Price
+from fusegen.backend.cuda.schedule.work import Price
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Chip
 from fusegen.backend.cuda.schedule.levels import Grid
-from fusegen.backend.cuda.schedule.price import Work
+from fusegen.backend.cuda.schedule.work import Work
 from fusegen.backend.target import WARP
 
 STATIC_SHARED = 8192  # bytes of a block beside its slice: states that meet, and CUDA's own

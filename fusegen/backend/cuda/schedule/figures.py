@@ -22,17 +22,18 @@ class FewRows:
     """Rows that leave most multiprocessors idle: microseconds that add up."""
 
     launch: float = figure(3.7, "µs", "launch and first load")
-    element: float = figure(1e-4, "µs", "an element of a multiprocessor's blocks, a sweep")
+    element: float = figure(7.5e-5, "µs", "an element of a multiprocessor's blocks, a sweep")
     thread_element: float = figure(0.02, "µs", "an element of a thread")
     again: float = figure(0.6, "share", "rows read again: part of a sweep that L2 does not hide")
     block: float = figure(0.1, "µs", "warps of a block meet")
     block_thread: float = figure(0.0004, "µs", "the same, for every thread")
     cluster: float = figure(1.5, "µs", "blocks of a cluster meet")
     cluster_block: float = figure(0.05, "µs", "the same, for every block")
-    cluster_thread: float = figure(0.0015, "µs", "the same, for every thread of a block")
+    cluster_thread: float = figure(0.0024, "µs", "the same, for every thread of a block")
     beside_16: float = figure(0.7, "µs", "clusters of 16, for every block beside")
-    grid: float = figure(4.0, "µs", "blocks all over the grid meet through device memory")
+    grid: float = figure(4.7, "µs", "blocks all over the grid meet through device memory")
     slices: float = figure(3.0, "µs", "the same, a part of whose rows is in shared memory")
+    filling: float = figure(1.5, "µs", "shared memory fills")
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
     clustered_16: float = figure(0.85, "factor", "the same, of 16")
 
@@ -59,7 +60,8 @@ class ManyRows:
     again_l2_few: float = figure(0.06, "share", "the same, by one or two blocks a multiprocessor")
     cluster_2: float = figure(0.021, "share", "blocks of a cluster of 2 wait for one another")
     cluster_4: float = figure(0.022, "share", "of 4 or 8")
-    cluster_16: float = figure(0.084, "share", "of 16")
+    cluster_16: float = figure(0.112, "share", "of 16")
+    begun: float = figure(0.00048, "µs", "a block of a cluster begins")
     alone: float = figure(0.04, "share", "one block a multiprocessor, row in shared memory")
     alone_cluster: float = figure(0.08, "share", "the same, of a cluster")
     merge: float = figure(0.15, "element", "states that meet, in elements' worth of a thread")
@@ -73,13 +75,16 @@ class ManyRows:
     long_chunk: float = figure(0.023, "share", "more than 4 vectors of a thread of a block, "
                                "written and in phase")
     long_lanes: float = figure(0.02, "share", "more than 4 vectors of a lane")
+    long_slice: float = figure(0.13, "share", "of a thread of a cluster, written")
+    several: float = figure(0.1, "share", "32 elements of a thread, of each of several arrays")
     wanted_threads: float = figure(768, "thread", "of a multiprocessor, row in registers or memory")
     wanted_shared: float = figure(819, "thread", "of a multiprocessor, row in shared memory")
     starved: float = figure(1.8, "share", "threads that lack, for as many as there are")
     wanted_bytes: float = figure(119e3, "byte", "of a multiprocessor, row in registers, written")
     starved_bytes: float = figure(0.2, "share", "bytes that lack, for as many as there are")
-    starved_shared: float = figure(0.12, "share", "the same, row in shared memory")
+    starved_shared: float = figure(0.19, "share", "the same, row in shared memory")
     cluster_16_alone: float = figure(0.1, "share", "clusters of 16, one block a multiprocessor")
+    cluster_16_large: float = figure(0.1, "share", "the same, several of 512 threads")
     peeled_alone: float = figure(0.07, "share", "rows with edges, one block a multiprocessor")
     edge_alone: float = figure(0.28, "share", "a row with edges in registers, stored, one block a "
                                "multiprocessor: nothing arrives meanwhile")
@@ -94,7 +99,7 @@ class ManyRows:
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
     clustered_16: float = figure(0.85, "factor", "the same, of 16")
     filling: float = figure(1.6, "µs", "shared memory fills, once")
-    filling_band: float = figure(1.5, "µs", "the same, with a band of short rows")
+    filling_band: float = figure(1.12, "µs", "the same, with a band of short rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +204,25 @@ class ShortRows:
 
     slots: float = figure(7.0e9, "instruction/s", "that a multiprocessor can issue")
     rate: float = figure(3.245e9, "instruction/s", "that it does issue while rows come and go")
-    waves: float = figure(5.87e8, "wave/s", "of a multiprocessor's shared memory")
-    held: float = figure(0.084, "share", "a lane's elements of all arrays beyond 64, for as many")
+    waves: float = figure(6.9e8, "wave/s", "of a multiprocessor's shared memory")
+    held: float = figure(0.245, "share", "a lane's elements of all arrays beyond 64, for as many")
     ends: float = figure(0.028, "share", "rows that end inside pieces of memory, written by lanes")
+
+
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """Long rows that are read once, for states whose merges take longer than elements do."""
+
+    launch: float = figure(3.2, "µs", "launch and first load")
+    thread: float = figure(0.0031, "µs", "the same, for every thread of a block")
+    block: float = figure(0.35, "µs", "a block begins and ends, for all of a multiprocessor")
+    cluster: float = figure(1.2, "µs", "blocks of a cluster meet, more than elsewhere")
+    rate: float = figure(5.8e9, "instruction/s", "of a multiprocessor that has many warps")
+    warps: float = figure(2.8, "warp", "that lack: one that is alone takes as long as so many more")
+    heavy: float = figure(1.7, "factor", "on instructions of chunks of 64 elements and more")
+    uneven: float = figure(0.74, "factor", "on multiprocessors that have a block less")
+    bandwidth: float = figure(1.12, "factor", "on memory's, where nothing is written")
+    latency: float = figure(1.12, "µs", "from a load to its data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +257,7 @@ class Figures:
     lists: Lists = Lists()
     short_lists: ShortLists = ShortLists()
     short_rows: ShortRows = ShortRows()
+    folds: Folds = Folds()
     strips: Strips = Strips()
 
     def named(self) -> Iterator[tuple[str, float, str, str]]:

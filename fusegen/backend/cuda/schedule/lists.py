@@ -14,9 +14,10 @@ from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSche
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Lists
 from fusegen.backend.cuda.schedule.homes import Ring
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
+from fusegen.backend.cuda.schedule.occupancy import uneven
 from fusegen.backend.cuda.schedule.on_chip import ring_params, shared_bytes
-from fusegen.backend.cuda.schedule.price import Price, Work, uneven
 from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_plan
+from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Program

@@ -17,22 +17,22 @@ from fusegen.backend.cuda.schedule.cuda import (
     CudaSchedule,
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
+from fusegen.backend.cuda.schedule.fold_prices import price_of_folds
 from fusegen.backend.cuda.schedule.homes import Registers, Shared, slice_bytes
 from fusegen.backend.cuda.schedule.lanes import lane_schedules
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
 from fusegen.backend.cuda.schedule.on_chip import kept_params
-from fusegen.backend.cuda.schedule.price import Price, Work, price_of
+from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.registers import Needs
 from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
 from fusegen.backend.cuda.schedule.short_prices import price_of_short_lists
 from fusegen.backend.cuda.schedule.short_row_prices import (
-    MOST_COLUMNS,
-    MOST_FOLDED,
     Short,
     price_of_short,
 )
 from fusegen.backend.cuda.schedule.wide import wide_columns
+from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.expr import Call
@@ -102,8 +102,7 @@ class Menu:
     @lazy
     def short(self) -> Short | None:
         """What rows are that are not long."""
-        most = MOST_FOLDED if self._folds else MOST_COLUMNS
-        return Short.of(self.program, self.rows, most)
+        return Short.of(self.program, self.rows)
 
     @lazy
     def calls(self) -> bool:
@@ -123,6 +122,8 @@ class Menu:
             return price_of_lists(one, self.work, max(c.k for c in self.lists), self.figures)
         if self.short and not self.ordered and self.chunk is None:
             return price_of_short(one, self.work, self.short, self.figures)
+        if self._folds:
+            return price_of_folds(one, self.work, self.program, self.n_cols, self.figures)
         return price_of(one, self.work, self.figures)
 
     def _work_of(self, one: CudaSchedule) -> Work:

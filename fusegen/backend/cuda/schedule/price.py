@@ -7,69 +7,33 @@ their facts. Prices only have to put schedules in order.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, Figures, ManyRows
-from fusegen.backend.cuda.schedule.homes import Sizes, Stay
+from fusegen.backend.cuda.schedule.homes import Stay
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
-from fusegen.backend.target import WARP, CudaTarget
-
-_LEAST = {64: 0, 80: 72, 128: 88, 255: 136}
-"""Registers that a thread uses at least, by how many it was given: fewer do not suffice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What a program does to a row. `rows` None: many."""
-
-    rows: int | None
-    vectors: int  # of a row
-    sweeps: int
-    stores: bool  # does it write arrays of the rows' size?
-    extra: int  # arrays beside those on chip that one sweep reads
-    vector_bytes: int  # of one vector in every array that can stay on chip
-    scarce: float = 0.5  # rows for every multiprocessor, up to which they are few
-
-    def few(self, target: CudaTarget) -> bool:
-        """Are rows so few that what is waited for counts, not what is moved?"""
-        return self.rows is not None and self.rows <= self.scarce * target.multiprocessors
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """For many rows, factors by which a schedule is slower than the memory, with what causes each;
-    for few rows, microseconds that add up."""
-
-    parts: tuple[tuple[str, float], ...]
-    adds: bool
-
-    @property
-    def total(self) -> float:
-        figures = [figure for _, figure in self.parts]
-        return sum(figures) if self.adds else math.prod(figures)
-
-    def __str__(self) -> str:
-        if self.adds:
-            return f"{self.total:.1f} µs: " + " + ".join(f"{w} {n:.1f}" for w, n in self.parts if n)
-        shown = [f"{what} {factor:.2f}" for what, factor in self.parts if factor >= 1.005]
-        return f"{self.total:.2f}" + (f": {' · '.join(shown)}" if shown else "")
+from fusegen.backend.cuda.schedule.occupancy import resident, slice_room, slots, uneven
+from fusegen.backend.cuda.schedule.work import Price, Work
+from fusegen.backend.target import WARP
 
 
 def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price:
     """Price of a schedule for this work. Prices of the same work can be compared."""
     if work.rows is not None and work.few(one.target):
         return Price(tuple(_latencies(one, work, work.rows, figures.few)), adds=True)
-    many, here = figures.many, _resident(one, work)
+    many, here = figures.many, resident(one, work)
     factors = [("home", _home(one, work, here, many)), ("merges", _merges(one, work, many)),
                ("fit", _fit(one, work, many)), ("registers", _registers(one, work, many)),
-               ("threads", _threads(one, work, here, many))]
+               ("threads", _threads(one, work, here, many)), ("arrays", _arrays(one, work, many))]
     if one.has_edges and not one.in_warp:
         factors.append(("edges", _edges(one, work, here, many)))
     if work.rows is not None:
         filled = _parallelism(one, work, here, work.rows, many)
         factors.append(("parallelism", filled))
         factors.append(("latency", 1.0 + _latency(one, work, figures) / filled))
+        if one.clustered:
+            begun = many.begun * work.rows * one.blocks / _microseconds(one, work)
+            factors.append(("clusters", 1.0 + begun / math.prod(n for _, n in factors)))
     elif one.split and not one.home.keeps:
         factors.append(("meeting", _meeting(one, work, here, many)))
     return Price(tuple(factors), adds=False)
@@ -83,7 +47,7 @@ def _latencies(
 ) -> list[tuple[str, float]]:
     share = -(-work.vectors // one.blocks) * one.width  # elements of a block
     sweeps = 2 if work.stores else 1
-    per_sm = one.per_sm if one.home.steady else max(1, _resident(one, work))
+    per_sm = one.per_sm if one.home.steady else max(1, resident(one, work))
     passes = one.block_rows // one.rows_per_block
     blocks = -(-rows // one.block_rows) * one.blocks
     rounds = -(-blocks // slots(one, per_sm, few.clustered, few.clustered_16))
@@ -97,16 +61,14 @@ def _latencies(
             ("elements", rounds * (lengths + thread) * (1 + again)),
             ("merges", rounds * one.top.merge.latency(one.threads, one.blocks, few)),
             ("clusters", few.beside_16 * crowd if crowded else 0.0),
-            ("slices", few.slices if one.home.steady and one.home.slice_vectors else 0.0)]
+            ("slices", _slices(one, few))]
 
 
-def slots(one: CudaSchedule, here: int, clustered: float, clustered_16: float) -> int:
-    """Blocks that run at a time, `here` of them on a multiprocessor: clusters do not find room on
-    all of these."""
-    part = 1.0
-    if one.clustered and one.blocks > 2:
-        part = clustered_16 if one.blocks == MAX_CLUSTER else clustered
-    return max(1, int(one.target.multiprocessors * part) * here // one.blocks) * one.blocks
+def _slices(one: CudaSchedule, few: FewRows) -> float:
+    """Parts of rows that are in shared memory."""
+    if not one.home.slice_vectors:
+        return 0.0
+    return few.slices if one.home.steady else few.filling
 
 
 # ---- many rows: factors ----
@@ -186,14 +148,22 @@ def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
         return 0.0
     if one.in_warp:
         return many.long_lanes if one.lanes == WARP else 0.0
-    waits = one.blocks > 1 or one.load == "shifted"  # for more than a chunk takes to come
-    return many.long_chunk if work.stores and not waits else 0.0
+    if not work.stores or one.blocks > 1:
+        return many.long_slice if work.stores else 0.0
+    return many.long_chunk if one.load != "shifted" else 0.0  # which waits for more than its chunk
+
+
+def _arrays(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+    """Threads that hold rows of several arrays have fewer loads under way for each."""
+    if one.blocks > 1 or not one.home.threads_keep or work.vector_bytes <= VECTOR_BYTES:
+        return 1.0
+    return 1.0 + many.several * one.items / 32
 
 
 def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> float:
     """Where shared memory has room for few blocks, they need many threads."""
     here = resident * one.threads
-    if not _shared_bytes(one, work):
+    if not slice_room(one, work):
         if one.home.threads_keep and work.stores and not one.in_warp:
             under_way = here * one.vectors * work.vector_bytes
             return 1.0 + many.starved_bytes * max(0.0, many.wanted_bytes / under_way - 1.0)
@@ -206,39 +176,11 @@ def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> fl
     alone = 0.0
     if one.blocks == 16 and here == one.threads:
         alone += many.cluster_16_alone  # 7 clusters on 132 multiprocessors
+    elif one.blocks == 16 and one.threads >= 512:
+        alone += many.cluster_16_large
     if peeled and here == one.threads:
         alone += many.peeled_alone
     return 1.0 + many.starved_shared * max(0.0, wanted / here - 1.0) + alone
-
-
-def _resident(one: CudaSchedule, work: Work) -> int:
-    """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
-    found = min(one.target.threads_per_sm // one.threads, one.target.blocks_per_sm,
-                one.target.registers_per_sm // (_used(one, work) * one.threads))
-    shared = _shared_bytes(one, work)
-    if shared:
-        found = min(found, one.target.shared_per_sm // (shared + 4096))
-    return max(1, found)
-
-
-def _shared_bytes(one: CudaSchedule, work: Work) -> int:
-    """What a block keeps of rows in shared memory."""
-    kept = work.vector_bytes // one.width
-    return one.home.shared_bytes(Sizes(one.threads, one.vectors, one.width, kept, read=0))
-
-
-def _used(one: CudaSchedule, work: Work) -> int:
-    """Registers that a thread uses, of those that it may."""
-    if one.in_warp and one.home.of_threads:
-        return min(one.registers, 16 + max(16, one.items))
-    arrays = work.vector_bytes // VECTOR_BYTES if one.home.keeps else 1
-    if one.home.of_threads and work.stores:
-        if one.registers < 64:  # what compilers are told
-            return one.registers
-        words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
-        return 32 if words <= 8 else min(one.registers, -(-(40 + words * 3 // 4) // 8) * 8)
-    least = 0 if one.home.keeps else _LEAST[one.registers]
-    return max(least, min(one.registers, 32 + one.items * max(1, arrays)))
 
 
 def _meeting(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
@@ -250,14 +192,19 @@ def _meeting(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
 
 def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     """What is waited for once, however much there is to do: the smaller the work, the more."""
-    moved = (work.rows or 0) * work.vectors * work.vector_bytes * (2 if work.stores else 1)
     many = figures.many
     fills = many.filling if one.home.slice_vectors else 0.0
     fills += many.filling_band if one.home.band_rows else 0.0
     waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
     if one.home.threads_keep and work.stores and not one.in_warp:
         waits += one.items * figures.few.thread_element
-    return waits * 1e-6 * one.target.bandwidth / moved if moved else 0.0
+    return waits / _microseconds(one, work)
+
+
+def _microseconds(one: CudaSchedule, work: Work) -> float:
+    """That moving the bytes takes; never 0."""
+    moved = max(1, work.rows or 0) * work.vectors * work.vector_bytes * (2 if work.stores else 1)
+    return moved * 1e6 / one.target.bandwidth
 
 
 def _parallelism(
@@ -272,8 +219,9 @@ def _parallelism(
     filled = -(-rows // one.block_rows) * one.block_rows  # rows that blocks have room for
     blocks = filled // one.block_rows * one.blocks
     places = slots(one, here, many.clustered, many.clustered_16)
-    part = one.threads * min(one.vectors, 4 if work.stores else 8) * VECTOR_BYTES
-    under_way = min(blocks, places) * max(part, _shared_bytes(one, work))
+    each = work.vector_bytes if one.home.threads_keep and work.stores else VECTOR_BYTES
+    part = one.threads * min(one.vectors, 4 if work.stores else 8) * each
+    under_way = min(blocks, places) * max(part, slice_room(one, work))
     busy = min(blocks, target.multiprocessors)
     idle = 1.0 + many.idle * (target.multiprocessors / busy - 1.0)
     turns = 1.0 + many.uneven * (uneven(blocks, target.multiprocessors) - 1.0)
@@ -281,7 +229,3 @@ def _parallelism(
     return starved * filled / rows
 
 
-def uneven(parts: int, places: int) -> float:
-    """How much longer a few turns take than if all places had the same to do."""
-    turns = parts / places
-    return -(-parts // places) / turns if 1.0 < turns < 4.0 else 1.0

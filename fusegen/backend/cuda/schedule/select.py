@@ -16,9 +16,9 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.instructions import said
 from fusegen.backend.cuda.schedule.menu import Menu
-from fusegen.backend.cuda.schedule.price import Price
 from fusegen.backend.cuda.schedule.states import of_states, state_candidates
 from fusegen.backend.cuda.schedule.strips import strip_candidates
+from fusegen.backend.cuda.schedule.work import Price
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget
 from fusegen.ir.kernel import Program

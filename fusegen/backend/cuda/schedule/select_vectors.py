@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fusegen.backend.cuda.schedule.price import Price
 from fusegen.backend.cuda.schedule.products import (
     Product,
     ProductSchedule,
@@ -24,6 +23,7 @@ from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.cuda.schedule.tiles.select import select_tiles
 from fusegen.backend.cuda.schedule.tiles.splits import splits_of
 from fusegen.backend.cuda.schedule.tiles.tile import TileSchedule
+from fusegen.backend.cuda.schedule.work import Price
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CudaTarget
 from fusegen.ir.kernel import InnerStep, Program

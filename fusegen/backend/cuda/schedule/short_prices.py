@@ -7,8 +7,10 @@ import math
 from fusegen.backend.cuda.schedule.collected import few_keys, few_lanes
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortLists
-from fusegen.backend.cuda.schedule.price import Price, Work, price_of, slots
+from fusegen.backend.cuda.schedule.occupancy import slots
+from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.short_lists import ShortPlan, short_plan
+from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest

@@ -14,12 +14,12 @@ from fusegen.backend.cuda.schedule.banks import waves
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortRows
 from fusegen.backend.cuda.schedule.instructions import effort
-from fusegen.backend.cuda.schedule.price import Price, Work, price_of
+from fusegen.backend.cuda.schedule.price import price_of
+from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Kernel, Program
 
-MOST_COLUMNS, MOST_FOLDED = 4096, 16_384
-"""Of a row that what is done once a row still counts for; of rows whose states are heavy."""
+MOST_COLUMNS = 4096  # of a row that what is done once a row still counts for
 _HELD = 64  # elements that a lane has room for
 _SHARP = 3  # how little what takes less adds to what takes most
 
@@ -34,9 +34,9 @@ class Short:
     values: int
 
     @classmethod
-    def of(cls, program: Program, rows: Rows, most: int) -> Short | None:
-        """None of rows that are longer than that."""
-        if rows.columns > most:
+    def of(cls, program: Program, rows: Rows) -> Short | None:
+        """None of rows that are longer."""
+        if rows.columns > MOST_COLUMNS:
             return None
         heaviest = max(program.kernels, key=_row_bytes)
         values = sum(p.dtype.itemsize for p in program.outputs if p.shape == "row")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fusegen.backend.cuda.schedule.candidate import Candidate
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
-from fusegen.backend.cuda.schedule.price import Price
+from fusegen.backend.cuda.schedule.work import Price
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.kernel import Program

@@ -1,0 +1,48 @@
+"""What long rows cost that are read once, for states whose merges take longer than elements do.
+
+Issuing instructions may take longer than bytes do, and few warps leave schedulers idle: so rows are
+split where blocks are few. All in microseconds, which add up.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
+from fusegen.backend.cuda.schedule.instructions import effort
+from fusegen.backend.cuda.schedule.occupancy import resident, slots, uneven
+from fusegen.backend.cuda.schedule.work import Price, Work
+from fusegen.backend.target import WARP
+from fusegen.ir.kernel import Program
+
+_MANY = 100  # rows for every multiprocessor, where it is not known how many there are
+_HEAVY = 64  # elements of a chunk: all their registers are in use
+_UNDER_WAY = 8  # vectors of a thread that are asked for together
+
+
+def price_of_folds(
+    one: CudaSchedule, work: Work, program: Program, n_cols: int, figures: Figures = FIGURES
+) -> Price:
+    """Price of a schedule in microseconds, for few rows and for many."""
+    f, many, target = figures.folds, figures.many, one.target
+    there = target.multiprocessors
+    rows = work.rows or _MANY * there
+    blocks = -(-rows // one.block_rows) * one.blocks
+    here = resident(one, work)
+    places = slots(one, here, many.clustered, many.clustered_16)
+    unlike = uneven(blocks, places if blocks > places else there) - 1.0
+    turns = max(1.0, blocks / there) * (1.0 + f.uneven * unlike)  # of a multiprocessor's blocks
+    warps = min(here, -(-blocks // there)) * one.threads / WARP
+    issued = effort(program, one).of_row(one, n_cols) * rows / blocks  # by a block
+    issue = turns * issued * (1.0 + f.warps / warps) / f.rate * 1e6
+    issue *= f.heavy if one.items >= _HEAVY else 1.0
+    moved = rows * work.vectors * work.vector_bytes
+    flying = min(blocks, places) * one.threads * min(one.vectors, _UNDER_WAY) * VECTOR_BYTES
+    memory = moved * max(1e6 / (f.bandwidth * target.bandwidth), f.latency / flying)
+    meeting = one.top.merge.latency(one.threads, one.blocks, figures.few)
+    return Price((
+        ("launch", f.launch + f.thread * one.threads), ("blocks", f.block * turns),
+        ("merges", meeting + (f.cluster if one.clustered else 0.0)),
+        ("bytes and instructions", math.hypot(memory, issue)),
+    ), adds=True)

@@ -1,0 +1,56 @@
+"""How many blocks a multiprocessor has room for, and how many run at a time."""
+
+from __future__ import annotations
+
+from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Sizes
+from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
+from fusegen.backend.cuda.schedule.work import Work
+
+_LEAST = {64: 0, 80: 72, 128: 88, 255: 136}
+"""Registers that a thread uses at least, by how many it was given: fewer do not suffice."""
+
+
+def resident(one: CudaSchedule, work: Work) -> int:
+    """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
+    found = min(one.target.threads_per_sm // one.threads, one.target.blocks_per_sm,
+                one.target.registers_per_sm // (_used(one, work) * one.threads))
+    shared = slice_room(one, work)
+    if shared:
+        found = min(found, one.target.shared_per_sm // (shared + 4096))
+    return max(1, found)
+
+
+def slots(one: CudaSchedule, here: int, clustered: float, clustered_16: float) -> int:
+    """Blocks that run at a time, `here` of them on a multiprocessor: clusters do not find room on
+    all of these."""
+    part = 1.0
+    if one.clustered and one.blocks > 2:
+        part = clustered_16 if one.blocks == MAX_CLUSTER else clustered
+    return max(1, int(one.target.multiprocessors * part) * here // one.blocks) * one.blocks
+
+
+def uneven(parts: int, places: int) -> float:
+    """How much longer a few turns take than if all places had the same to do."""
+    turns = parts / places
+    return -(-parts // places) / turns if 1.0 < turns < 4.0 else 1.0
+
+
+def slice_room(one: CudaSchedule, work: Work) -> int:
+    """What a block keeps of rows in shared memory."""
+    kept = work.vector_bytes // one.width
+    return one.home.shared_bytes(Sizes(one.threads, one.vectors, one.width, kept, read=0))
+
+
+def _used(one: CudaSchedule, work: Work) -> int:
+    """Registers that a thread uses, of those that it may."""
+    if one.in_warp and one.home.of_threads:
+        return min(one.registers, 16 + max(16, one.items))
+    arrays = work.vector_bytes // VECTOR_BYTES if one.home.keeps else 1
+    if one.home.of_threads and work.stores:
+        if one.registers < 64:  # what compilers are told
+            return one.registers
+        words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
+        return 32 if words <= 8 else min(one.registers, -(-(40 + words * 3 // 4) // 8) * 8)
+    least = 0 if one.home.keeps else _LEAST[one.registers]
+    return max(least, min(one.registers, 32 + one.items * max(1, arrays)))

@@ -1,0 +1,45 @@
+"""What a program does to a row, and what a schedule is expected to cost for it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fusegen.backend.target import CudaTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a program does to a row. `rows` None: many."""
+
+    rows: int | None
+    vectors: int  # of a row
+    sweeps: int
+    stores: bool  # does it write arrays of the rows' size?
+    extra: int  # arrays beside those on chip that one sweep reads
+    vector_bytes: int  # of one vector in every array that can stay on chip
+    scarce: float = 0.5  # rows for every multiprocessor, up to which they are few
+
+    def few(self, target: CudaTarget) -> bool:
+        """Are rows so few that what is waited for counts, not what is moved?"""
+        return self.rows is not None and self.rows <= self.scarce * target.multiprocessors
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """For many rows, factors by which a schedule is slower than the memory, with what causes each;
+    for few rows, microseconds that add up."""
+
+    parts: tuple[tuple[str, float], ...]
+    adds: bool
+
+    @property
+    def total(self) -> float:
+        figures = [figure for _, figure in self.parts]
+        return sum(figures) if self.adds else math.prod(figures)
+
+    def __str__(self) -> str:
+        if self.adds:
+            return f"{self.total:.1f} µs: " + " + ".join(f"{w} {n:.1f}" for w, n in self.parts if n)
+        shown = [f"{what} {factor:.2f}" for what, factor in self.parts if factor >= 1.005]
+        return f"{self.total:.2f}" + (f": {' · '.join(shown)}" if shown else "")
