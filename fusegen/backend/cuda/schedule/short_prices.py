@@ -17,6 +17,7 @@ from fusegen.ir.monoid import KBest
 
 _INDEX_BYTES = 8  # of an entry's column
 _LINE = 128  # bytes of memory that a warp touches at a time
+_HELD = 32  # items of a lane that registers hold beside what is done with them
 _ISSUING = 4  # schedulers of a multiprocessor
 _WAITING = 5.0  # turns until an instruction's result is there
 _SHARP = 2  # how little what takes less adds to what takes most
@@ -38,16 +39,25 @@ def price_of_short_lists(
         cost += short.entry_banded * sum(best.k for _, best in lists)
     if one.in_warp:
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
+        cost *= 1.0 + short.many * max(0.0, one.items / _HELD - 1.0)
     if price.adds:
         part = cost * WARP / one.team_threads * short.few * _crowd(one, work)
         meeting = sum(_gathered(best.k, one, work, short) for _, best in lists)
         return Price((*price.parts, ("lists", part), ("slices of lists", meeting)), price.adds)
     written = sum(best.k for _, best in lists) * (_INDEX_BYTES + work.vector_bytes // one.width)
     row = (work.vectors * work.vector_bytes + written) / one.target.bandwidth
-    issue = cost / (one.target.multiprocessors * short.rate) / row
+    issue = cost * _idle(one, work, short) / (one.target.multiprocessors * short.rate) / row
     whole = (1.0 + issue**_SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name in ("home", "parallelism")]
     return Price((*kept, ("instructions", whole)), adds=False)
+
+
+def _idle(one: CudaSchedule, work: Work, short: ShortLists) -> float:
+    """Few warps leave schedulers idle while instructions wait for those before them."""
+    if work.rows is None:
+        return 1.0
+    warps = work.rows / one.rows_per_block * one.threads / WARP / one.target.multiprocessors
+    return 1.0 + short.lonely / max(1.0, warps)
 
 
 def _crowd(one: CudaSchedule, work: Work) -> float:
