@@ -74,6 +74,20 @@ def test_every_offset_of_rows_out_of_phase(dtype: str, step: float) -> None:
         assert_close(got, case.reference(), step)
 
 
+@pytest.mark.parametrize(("dtype", "step"), [
+    ("bfloat16", 1.6e-2), ("float16", 2e-3), ("float32", 3e-6)])
+def test_every_offset_of_slices_out_of_phase(dtype: str, step: float) -> None:
+    """In shared memory: the words around a row's first vector and last are not all of the row."""
+    case = library_case("softmax", 2, 9001, dtype)
+    slices = {type(s.team): s for s in kinds_of(case, False, 100_000, in_phase=False).values()
+              if isinstance(s.home, Shared)}
+    assert slices.keys() == {Block, Cluster}
+    for schedule in slices.values():
+        for apart in range(1, 16 // case.inputs["x"].itemsize):
+            got = case.emulate(schedule=schedule, apart=apart, in_phase=False)
+            assert_close(got, case.reference(), step)
+
+
 def test_what_cannot_be_shifted_is_read_element_by_element() -> None:
     """Two results that may be at different offsets; lists, which read single vectors again."""
     rng = np.random.default_rng(2)
