@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import prices
 import pytest
+from support.short_rows import case_of
 
 from fusegen.backend.cuda.schedule.figures import FIGURES
+from fusegen.backend.cuda.schedule.fold_prices import price_of_folds
 from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.cuda.schedule.work import Work
@@ -71,6 +73,34 @@ def test_longer_rows_take_no_less_time(work, rows, cols):
                 total = price.total if price.adds else price.total * vectors
                 assert total >= before * (1 - 1e-9), (one.describe(), n_rows, vectors)
                 before = total
+
+
+def statistics(n_rows, n_cols):
+    """Candidates for statistics of bfloat16 rows, with their prices."""
+    work = case_of("statistics", 8, n_cols, "bfloat16").work(n_rows=n_rows)
+    return candidates(work.result("lower"), work.problem, work.target)
+
+
+def test_long_statistics_are_split_where_they_leave_multiprocessors_idle():
+    for n_rows, split in ((20, True), (93, True), (5000, False)):
+        best, *others = statistics(n_rows, 162_608)
+        assert (best.schedule.blocks > 1) is split, n_rows
+        assert best.price.adds
+        assert all(best.price.total <= c.price.total for c in others)
+
+
+def test_more_statistics_take_no_less_time():
+    ways = {c.schedule for n in (20, 93, 5000) for c in statistics(n, 60_000)}
+    work = case_of("statistics", 8, 60_000, "bfloat16").work(n_rows=8)
+    program, n_cols = work.result("lower"), 60_000
+    for one in ways:
+        before = 0.0
+        for n in (1, 5, 20, 66, 100, 132, 133, 200, 264, 265, 400, 800, 2000, 10_000):
+            given = Work(rows=n, vectors=n_cols // one.width, sweeps=1, stores=False, extra=0,
+                         vector_bytes=16)
+            total = price_of_folds(one, given, program, n_cols).total
+            assert total >= before * (1 - 1e-9), (one.describe(), n)
+            before = total
 
 
 def test_larger_clusters_wait_no_less():

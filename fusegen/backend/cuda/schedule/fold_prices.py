@@ -33,11 +33,11 @@ def price_of_folds(
     places = slots(one, here, many.clustered, many.clustered_16)
     unlike = uneven(blocks, places if blocks > places else there) - 1.0
     turns = max(1.0, blocks / there) * (1.0 + f.uneven * unlike)  # of a multiprocessor's blocks
-    warps = min(here, -(-blocks // there)) * one.threads / WARP
-    issued = effort(program, one).of_row(one, n_cols) * rows / blocks  # by a block
+    warps = min(here, turns) * one.threads / WARP
+    issued = effort(program, one).of_row(one, n_cols) * one.block_rows / one.blocks  # by a block
     issue = turns * issued * (1.0 + f.warps / warps) / f.rate * 1e6
     issue *= f.heavy if one.items >= _HEAVY else 1.0
-    moved = rows * work.vectors * work.vector_bytes
+    moved = blocks * one.block_rows / one.blocks * work.vectors * work.vector_bytes
     flying = min(blocks, places) * one.threads * min(one.vectors, _UNDER_WAY) * VECTOR_BYTES
     memory = moved * max(1e6 / (f.bandwidth * target.bandwidth), f.latency / flying)
     meeting = one.top.merge.latency(one.threads, one.blocks, figures.few)

@@ -27,10 +27,7 @@ from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.registers import Needs
 from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
 from fusegen.backend.cuda.schedule.short_prices import price_of_short_lists
-from fusegen.backend.cuda.schedule.short_row_prices import (
-    Short,
-    price_of_short,
-)
+from fusegen.backend.cuda.schedule.short_row_prices import Short, price_of_short
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.problem import Problem

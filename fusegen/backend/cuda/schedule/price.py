@@ -148,8 +148,10 @@ def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
         return 0.0
     if one.in_warp:
         return many.long_lanes if one.lanes == WARP else 0.0
-    if not work.stores or one.blocks > 1:
-        return many.long_slice if work.stores else 0.0
+    if not work.stores:
+        return 0.0
+    if one.blocks > 1:
+        return many.long_slice
     return many.long_chunk if one.load != "shifted" else 0.0  # which waits for more than its chunk
 
 
@@ -160,9 +162,9 @@ def _arrays(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     return 1.0 + many.several * one.items / 32
 
 
-def _threads(one: CudaSchedule, work: Work, resident: int, many: ManyRows) -> float:
+def _threads(one: CudaSchedule, work: Work, blocks: int, many: ManyRows) -> float:
     """Where shared memory has room for few blocks, they need many threads."""
-    here = resident * one.threads
+    here = blocks * one.threads  # of a multiprocessor
     if not slice_room(one, work):
         if one.home.threads_keep and work.stores and not one.in_warp:
             under_way = here * one.vectors * work.vector_bytes
@@ -227,5 +229,3 @@ def _parallelism(
     turns = 1.0 + many.uneven * (uneven(blocks, target.multiprocessors) - 1.0)
     starved = max(idle, turns, target.bandwidth * many.latency * 1e-6 / under_way)
     return starved * filled / rows
-
-
