@@ -48,7 +48,7 @@ def test_elements_take_what_is_said(name: str, dtype: str, n_cols: int) -> None:
     (few, (least, said_least)), (many, (most, said_most)) = sorted(counted.items())
     assert said_most == pytest.approx(most, rel=0.25)
     slope, said_slope = (most - least) / (many - few), (said_most - said_least) / (many - few)
-    assert said_slope == pytest.approx(slope, rel=0.25), (counted)
+    assert said_slope == pytest.approx(slope, rel=0.3), (counted)
 
 
 def test_the_least_does_not_depend_on_the_schedule() -> None:
