@@ -192,7 +192,11 @@ class Menu:
     # ---- a block ----
 
     def _blocks(self) -> Iterator[CudaSchedule]:
-        yield from self._in_registers(self.held, self.n_vectors, self._held_vectors())
+        held = [*self._in_registers(self.held, self.n_vectors, self._held_vectors())]
+        yield from held
+        again = self.work.stores and self.work.sweeps > 1 and self.problem.n_cols is not None
+        if again and any(self._fit(held)):
+            return  # rows that a block holds are not read again
         heavy = self.width == MAX_WIDTH and self.state > 0  # registers for states, or for elements
         for threads in (128, 256, 512):
             for vectors in (4,) if self.work.stores else (8, 4) if heavy else (8,):
