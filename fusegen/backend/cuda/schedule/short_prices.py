@@ -46,18 +46,20 @@ def price_of_short_lists(
         return Price((*price.parts, ("lists", part), ("slices of lists", meeting)), price.adds)
     written = sum(best.k for _, best in lists) * (_INDEX_BYTES + work.vector_bytes // one.width)
     row = (work.vectors * work.vector_bytes + written) / one.target.bandwidth
-    issue = cost * _idle(one, work, short) / (one.target.multiprocessors * short.rate) / row
+    idle = _idle(one, work, len(lists), short)
+    issue = cost * idle / (one.target.multiprocessors * short.rate) / row
     whole = (1.0 + issue**_SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name in ("home", "parallelism")]
     return Price((*kept, ("instructions", whole)), adds=False)
 
 
-def _idle(one: CudaSchedule, work: Work, short: ShortLists) -> float:
-    """Few warps leave schedulers idle while instructions wait for those before them."""
+def _idle(one: CudaSchedule, work: Work, lists: int, short: ShortLists) -> float:
+    """Few warps leave schedulers idle while instructions wait for those before them; those of
+    several lists do not wait for one another."""
     if work.rows is None:
         return 1.0
     warps = work.rows / one.rows_per_block * one.threads / WARP / one.target.multiprocessors
-    return 1.0 + short.lonely / max(1.0, warps)
+    return 1.0 + short.lonely / max(1.0, warps * lists)
 
 
 def _crowd(one: CudaSchedule, work: Work) -> float:
