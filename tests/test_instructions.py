@@ -26,11 +26,13 @@ def band(work: Work, lanes: int) -> CudaSchedule:
     return one.having(home=replace(one.home, rows=3 * one.rows_per_block, apart=1))
 
 
-@pytest.mark.parametrize(("name", "dtype", "n_cols"), [
-    ("statistics", "bfloat16", 153), ("shares", "float16", 150), ("softmax", "float32", 290),
-    ("rms_norm", "bfloat16", 131), ("entropy", "float16", 171), ("log_softmax", "float32", 130),
+@pytest.mark.parametrize(("name", "dtype", "n_cols", "slack"), [
+    ("statistics", "bfloat16", 153, 0.26),  # a sum about two pivots takes more than is said
+    ("shares", "float16", 150, 0.25), ("softmax", "float32", 290, 0.25),
+    ("rms_norm", "bfloat16", 131, 0.25), ("entropy", "float16", 171, 0.25),
+    ("log_softmax", "float32", 130, 0.25),
 ])
-def test_elements_take_what_is_said(name: str, dtype: str, n_cols: int) -> None:
+def test_elements_take_what_is_said(name: str, dtype: str, n_cols: int, slack: float) -> None:
     """A step of a band: all of it, and what an element more adds. The model counts copies to
     shared memory as well, which are no part of the loop."""
     case: Case = case_of(name, 8, n_cols, dtype) if name in TEXTS else (
@@ -48,7 +50,7 @@ def test_elements_take_what_is_said(name: str, dtype: str, n_cols: int) -> None:
     (few, (least, said_least)), (many, (most, said_most)) = sorted(counted.items())
     assert said_most == pytest.approx(most, rel=0.25)
     slope, said_slope = (most - least) / (many - few), (said_most - said_least) / (many - few)
-    assert said_slope == pytest.approx(slope, rel=0.3), (counted)
+    assert said_slope == pytest.approx(slope, rel=slack), (counted)
 
 
 def test_the_least_does_not_depend_on_the_schedule() -> None:
