@@ -95,10 +95,9 @@ def _again(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
 def _edges(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """Rows that begin or end inside a vector, kept on chip, where few of them are under way."""
     if one.home.steady:
-        moved = (work.rows or 0) * work.vectors * work.vector_bytes * (2 if work.stores else 1)
         teams = one.target.multiprocessors * one.per_sm // one.blocks
         waits = many.edge_chip + many.edge_round * -(-(work.rows or 0) // teams)
-        return 1.0 + waits * 1e-6 * one.target.bandwidth / moved if moved else 1.0
+        return 1.0 + (waits / _microseconds(one, work) if work.rows else 0.0)
     if one.home.slice_vectors and one.load == "shifted":
         return 1.0 + many.shifted_slice
     if not one.home.threads_keep or not work.stores:
