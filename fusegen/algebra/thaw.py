@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import sympy as sp
 
-from fusegen.ir.expr import Expr, Lit, Var, call
+from fusegen.ir.expr import Expr, Lit, Var, call, product
+
+_PRODUCT = 8  # the greatest power that is a product: that rounds less than pow, and costs less
 
 
 def without_logs_of_nothing(expr: sp.Expr) -> sp.Expr:
@@ -126,13 +128,6 @@ def _thaw_sum(expr: sp.Add, names: Mapping[sp.Symbol, Expr], moving: frozenset[s
     return total
 
 
-def _product(factors: list[Expr]) -> Expr:
-    total = factors[0] if factors else Lit(1.0)
-    for factor in factors[1:]:
-        total = call("mul", total, factor)
-    return total
-
-
 def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     """Signs first, then choices, quotients, and what exponentials and indicators weigh.
 
@@ -164,20 +159,35 @@ def _thaw_product(expr: sp.Mul, names: Mapping[sp.Symbol, Expr], moving: frozens
     ]
     others = [a for a in _ordered(expr.args) if a not in weights and a not in growing]
     if not (weights and growing):
-        return _product([thaw(a, names, moving) for a in (*others, *growing, *weights)])
-    weight = _product([thaw(a, names, moving) for a in weights])
-    value = _product([thaw(a, names, moving) for a in growing])
+        factors = _weighed([*others, *growing], weights)
+        return product([thaw(f, names, moving) for f in factors])
+    weight = product([thaw(a, names, moving) for a in weights])
+    value = product([thaw(a, names, moving) for a in growing])
     guarded = call("zero_wins", weight, value)
-    return _product([*(thaw(a, names, moving) for a in others), guarded])
+    return product([*(thaw(a, names, moving) for a in others), guarded])
+
+
+def _weighed(plain: list[sp.Expr], weights: list[sp.Expr]) -> list[sp.Expr]:
+    """A weight of 0 comes before a product that may leave the range: x² is infinite beyond 1e19."""
+    factors = [f for e in plain for f in _repeated(e)]
+    several = sum(not f.is_number for f in factors) > 1
+    return [*weights, *factors] if weights and several else [*plain, *weights]
+
+
+def _repeated(expr: sp.Expr) -> list[sp.Expr]:
+    """A power as its factors."""
+    base, power = expr.as_base_exp()
+    few = power.is_Integer and 2 <= power <= _PRODUCT
+    return [base] * int(power) if few else [expr]
 
 
 def _thaw_power(expr: sp.Pow, names: Mapping[sp.Symbol, Expr], moving: frozenset[str]) -> Expr:
     base, power = expr.args
     inner = thaw(base, names, moving)
-    if power.is_Integer and 2 <= power <= 8:  # products round less than pow, and cost less
-        return _product([inner] * int(power))
+    if power.is_Integer and 2 <= power <= _PRODUCT:
+        return product([inner] * int(power))
     if power.is_Integer and -4 <= power <= -1:
-        return call("div", Lit(1.0), _product([inner] * -int(power)))
+        return call("div", Lit(1.0), product([inner] * -int(power)))
     if power == sp.Rational(1, 2):
         return call("sqrt", inner)
     if power == sp.Rational(-1, 2):

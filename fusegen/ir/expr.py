@@ -6,7 +6,7 @@ algebra returns Exprs, schedules arrange them, printers spell them. Never sympy'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -103,6 +103,21 @@ def variables(expr: Expr) -> dict[str, Var]:
     return {e.name: e for e in walk(expr) if isinstance(e, Var)}
 
 
+def product(factors: Sequence[Expr]) -> Expr:
+    """In their order; 1 of none."""
+    total = factors[0] if factors else Lit(1.0)
+    for factor in factors[1:]:
+        total = call("mul", total, factor)
+    return total
+
+
+def factors_of(expr: Expr, ops: Collection[str] = ("mul", "zero_wins")) -> list[Expr]:
+    """Of a product, in their order, however it is bracketed."""
+    if isinstance(expr, Call) and expr.op in ops:
+        return [f for a in expr.args for f in factors_of(a, ops)]
+    return [expr]
+
+
 def ops_of(expr: Expr) -> set[str]:
     return {e.op for e in walk(expr) if isinstance(e, Call)}
 
@@ -179,7 +194,7 @@ _INFIX_TEXT = {
     "add": ("+", 1), "sub": ("-", 1), "mul": ("·", 2), "div": ("/", 2), "pow": ("^", 3),
     "lt": ("<", 0), "le": ("<=", 0), "gt": (">", 0), "ge": (">=", 0), "eq": ("==", 0),
     "ne": ("!=", 0), "and": ("and", 0), "or": ("or", 0), "zero_wins": ("·", 2),
-    "rounded_mul": ("·", 2),
+    "zeros_win": ("·", 2), "rounded_mul": ("·", 2),
 }
 
 
@@ -195,7 +210,7 @@ def text(expr: Expr, outer: int = 0) -> str:
         case Call(op=op, args=(left, right)) if op in _INFIX_TEXT:
             symbol, level = _INFIX_TEXT[op]
             tail = level + 1 if op in ("sub", "div", "pow") else level
-            space = "" if op in ("pow", "mul", "zero_wins", "rounded_mul") else " "
+            space = "" if op in ("pow", "mul", "zero_wins", "zeros_win", "rounded_mul") else " "
             body = f"{text(left, level)}{space}{symbol}{space}{text(right, tail)}"
             return f"({body})" if level < outer else body
         case Call(op=op, args=args):

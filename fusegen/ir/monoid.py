@@ -24,7 +24,8 @@ moving sums too (a softmax-weighted mean), and sums about them come after those 
 Guard policy, the only one; docs/special_values.md says what follows. A pivot is *usable* if it is
 finite, and for a scale not 0. While sums are kept, any other (no elements, all −inf, +inf, NaN) is
 *anchored* at 0 (shift) or 1 (scale); same compares with it as it is. A sum that is 0 stays 0,
-whatever T is. When the sweep ends, the sums that hang on a pivot that is not usable are NaN.
+whatever T is; of one that `forgets` nothing is left where T is 0, whatever it was. When the sweep
+ends, the sums that hang on a pivot that is not usable are NaN.
 """
 
 from __future__ import annotations
@@ -146,6 +147,7 @@ class Moving:
     pivots: tuple[str, ...]
     width: int = 1
     lags: bool = False  # may it be about another value near its pivot, as is proved?
+    forgets: bool = False  # is nothing left of it where its pivot is far away, whatever it was?
 
     @property
     def kind(self) -> Kind:
@@ -277,7 +279,7 @@ class Monoid:
             if powers is not None:
                 return powers
         same = frozenset(p.move for p in self.pivots if p.action == "same")
-        return transported(terms, same)
+        return transported(terms, same, forgets=moving.forgets)
 
     def relative(self, relative: Relative, at: Anchors) -> Expr:
         """u of an element, with the pivots at these places."""

@@ -52,6 +52,12 @@ def zero_wins(a: Any, b: Any) -> Any:
     return np.where(np.equal(a, 0), 0.0, np.multiply(a, b))
 
 
+def zeros_win(a: Any, b: Any) -> Any:
+    """a·b, but 0 wherever either is 0, even against an infinity; not against a NaN in a."""
+    product = np.multiply(a, b)
+    return np.where(np.isnan(product) & ~np.isnan(a), 0.0, product)
+
+
 def mirror(x: Any) -> Any:
     """The order of floats turned round, NaN included, which is greatest: the number above −x, −inf
     for NaN and NaN for −inf. It undoes itself, except that −0 comes back as +0."""
@@ -136,6 +142,8 @@ _ROWS = (
     Op(name="round", arity=1, rule="float", numpy=np.rint, c="rint"),
     Op(name="xlogy", arity=2, rule="float", numpy=_xlogy, c="xlogy", spelling="helper"),
     Op(name="zero_wins", arity=2, rule="float", numpy=zero_wins, c="zero_wins",
+       spelling="helper"),
+    Op(name="zeros_win", arity=2, rule="float", numpy=zeros_win, c="zeros_win",
        spelling="helper"),
     Op(name="mirror", arity=1, rule="float", numpy=mirror, c="mirror", spelling="helper"),
     Op(name="where", arity=3, rule="select", numpy=np.where, c="select", spelling="helper"),

@@ -27,11 +27,15 @@ def counted(terms: Sequence[Term]) -> Expr:
     return functools.reduce(lambda a, b: call("add", a, b), kept)
 
 
-def transported(terms: Sequence[Term], same: frozenset[str]) -> Expr:
-    """Σ factor · sum; `same` are the moves that are indicators."""
+def transported(terms: Sequence[Term], same: frozenset[str], *, forgets: bool = False) -> Expr:
+    """Σ factor · sum; `same` are the moves that are indicators. `forgets`: where a factor is 0,
+    nothing is left of a sum that has left the range, either."""
     total: Expr | None = None
     for held, factor in terms:
-        term = held if factor == _ONE else _carried(factor, held, same)
+        if forgets and factor != _ONE:
+            term = call("zeros_win", held, factor)
+        else:
+            term = held if factor == _ONE else _carried(factor, held, same)
         total = term if total is None else call("add", total, term)
     return _ZERO if total is None else total
 

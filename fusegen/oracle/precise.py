@@ -136,10 +136,13 @@ def _binary(c: Any) -> dict[str, Callable[[Any, Any], Any]]:
     def zero_wins(a: Any, b: Any) -> Any:
         return c.zero if a == 0 else a * b
 
+    def zeros_win(a: Any, b: Any) -> Any:
+        return c.zero if b == 0 and a == a else zero_wins(a, b)
+
     return {
         "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
         "rounded_mul": lambda a, b: a * b,
-        "div": divided, "pow": power, "zero_wins": zero_wins,
+        "div": divided, "pow": power, "zero_wins": zero_wins, "zeros_win": zeros_win,
         "maximum": lambda a, b: a if a != a or a >= b else b,
         "minimum": lambda a, b: a if a != a or a <= b else b,
         "xlogy": lambda a, b: b if b != b else c.zero if a == 0 else a * one["log"](b),

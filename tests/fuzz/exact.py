@@ -66,7 +66,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda a: _div(mp.mpf(1), 1 + _exp(-a)),
     "floor": mp.floor, "ceil": mp.ceil, "round": mp.nint,
     "xlogy": lambda a, b: mp.mpf(0) if a == 0 else a * _log(b),
-    "zero_wins": _zero_wins, "where": lambda c, a, b: a if c else b,
+    "zero_wins": _zero_wins, "zeros_win": _zero_wins, "where": lambda c, a, b: a if c else b,
     "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b,
     "ge": lambda a, b: a >= b, "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
     "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b),
@@ -183,7 +183,7 @@ def spoken(expr: Expr, env: Callable[[str], Any]) -> Any:
             return env(name)
         case Lit(value=value):
             return number(value)
-        case Call(op="zero_wins", args=args):
+        case Call(op="zero_wins" | "zeros_win", args=args):
             a, b = (spoken(arg, env) for arg in args)
             return mp.mpf(0) if a == 0 or b == 0 else apply("mul", (a, b))
         case Call(op=op, args=args):

@@ -19,6 +19,7 @@
 #include <fusegen/math/exp_term.cuh>
 #include <fusegen/math/greater_of.cuh>
 #include <fusegen/math/zero_wins.cuh>
+#include <fusegen/math/zeros_win.cuh>
 #include <fusegen/math/shift_anchor.cuh>
 #include <fusegen/walk.cuh>
 #include <fusegen/meet/lanes.cuh>
@@ -63,7 +64,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at, Level<1
     const float max_x_shift = max_x_anchor_of(s) - max_x_anchor_of(at);
     State moved = at;
     moved.sum_exp = zero_wins(s.sum_exp, expf(max_x_shift));
-    moved.sum_exp_x = zero_wins(s.sum_exp_x, expf(max_x_shift));
+    moved.sum_exp_x = zeros_win(s.sum_exp_x, expf(max_x_shift));
     return moved;
 }
 
@@ -75,8 +76,8 @@ __device__ __forceinline__ State rebase(const State& s, const State& at, Level<2
     const float max_x_shift = max_x_anchor_of(s) - max_x_anchor_of(at);
     const float nu_shift = nu_anchor_of(s) - nu_anchor_of(at);
     State moved = at;
-    moved.sum_dev2_exp = zero_wins(s.sum_dev2_exp, expf(max_x_shift)) + zero_wins(s.sum_dev_exp, 2.0f * zero_wins(expf(max_x_shift), nu_shift)) + zero_wins(s.sum_exp, zero_wins(expf(max_x_shift), nu_shift * nu_shift));
-    moved.sum_dev_exp = zero_wins(s.sum_dev_exp, expf(max_x_shift)) + zero_wins(s.sum_exp, zero_wins(expf(max_x_shift), nu_shift));
+    moved.sum_dev2_exp = zeros_win(s.sum_dev2_exp, expf(max_x_shift)) + zeros_win(s.sum_dev_exp, 2.0f * zero_wins(expf(max_x_shift), nu_shift)) + zeros_win(s.sum_exp, zero_wins(expf(max_x_shift), nu_shift * nu_shift));
+    moved.sum_dev_exp = zeros_win(s.sum_dev_exp, expf(max_x_shift)) + zeros_win(s.sum_exp, zero_wins(expf(max_x_shift), nu_shift));
     return moved;
 }
 

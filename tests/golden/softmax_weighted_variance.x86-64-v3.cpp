@@ -103,9 +103,9 @@ inline void rebase(State& state, float max_x_anchor, float nu_anchor)
     const float max_x_shift = state.max_x_anchor - max_x_anchor;
     const float nu_shift = state.nu_anchor - nu_anchor;
     const float sum_exp = fg::zero_wins(state.sum_exp, fg::exp(max_x_shift));
-    const float sum_exp_x = fg::zero_wins(state.sum_exp_x, fg::exp(max_x_shift));
-    const float sum_dev2_exp = fg::zero_wins(state.sum_dev2_exp, fg::exp(max_x_shift)) + fg::zero_wins(state.sum_dev_exp, 2.0f * fg::zero_wins(fg::exp(max_x_shift), nu_shift)) + fg::zero_wins(state.sum_exp, fg::zero_wins(fg::exp(max_x_shift), nu_shift * nu_shift));
-    const float sum_dev_exp = fg::zero_wins(state.sum_dev_exp, fg::exp(max_x_shift)) + fg::zero_wins(state.sum_exp, fg::zero_wins(fg::exp(max_x_shift), nu_shift));
+    const float sum_exp_x = fg::zeros_win(state.sum_exp_x, fg::exp(max_x_shift));
+    const float sum_dev2_exp = fg::zeros_win(state.sum_dev2_exp, fg::exp(max_x_shift)) + fg::zeros_win(state.sum_dev_exp, 2.0f * fg::zero_wins(fg::exp(max_x_shift), nu_shift)) + fg::zeros_win(state.sum_exp, fg::zero_wins(fg::exp(max_x_shift), nu_shift * nu_shift));
+    const float sum_dev_exp = fg::zeros_win(state.sum_dev_exp, fg::exp(max_x_shift)) + fg::zeros_win(state.sum_exp, fg::zero_wins(fg::exp(max_x_shift), nu_shift));
     state.sum_exp = sum_exp;
     state.sum_exp_x = sum_exp_x;
     state.sum_dev2_exp = sum_dev2_exp;

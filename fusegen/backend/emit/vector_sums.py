@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from fusegen.ir.expr import Call, Expr, Lit, Var, substitute, variables
+from fusegen.ir.expr import (
+    Call,
+    Expr,
+    Lit,
+    Var,
+    factors_of,
+    product,
+    substitute,
+    variables,
+)
 from fusegen.ir.kernel import InnerStep, Kernel, Param, Step, Sweep
 from fusegen.ir.monoid import Folded, Moving
 
@@ -88,12 +97,14 @@ def _vector_sum(component: Folded | Moving, vectors: dict[str, Param]) -> Vector
         match lift:
             case Var(name=name) if is_columns(lift):
                 return made(Lit(1.0), name)
-            case Call(op="mul", args=(a, b)):
-                for weight, vector in ((a, b), (b, a)):
-                    plain = not any(n in vectors for n in variables(weight))
-                    if is_columns(vector) and plain:
-                        assert isinstance(vector, Var)
-                        return made(weight, vector.name)
+            case Call(op="mul"):
+                factors = factors_of(lift, ("mul",))
+                plain = [f for f in factors if not any(n in vectors for n in variables(f))]
+                rest = [f for f in factors if f not in plain]
+                if len(rest) == 1 and is_columns(rest[0]):
+                    assert isinstance(rest[0], Var)
+                    weight = product(plain)
+                    return made(weight, rest[0].name)
     weights: dict[Expr, Weight] = {}
     value = _weighed(component.name, lift, vectors, weights)
     return VectorSum(component.name, component.width, tuple(weights.values()), "", value, fold)

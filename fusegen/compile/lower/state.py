@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -11,7 +11,7 @@ from fusegen.compile.lower.readout import read_out
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Basis, Dependent
 from fusegen.ir.errors import InternalError
-from fusegen.ir.expr import Call, Expr, Lit, Var, call, substitute, variables, walk
+from fusegen.ir.expr import Call, Expr, Lit, Var, call, factors_of, substitute, variables, walk
 from fusegen.ir.expressions import convert
 from fusegen.ir.kernel import N_COLS
 from fusegen.ir.monoid import (
@@ -133,17 +133,18 @@ class StateBuilder:
 
     def merged(
         self, entry: Dependent, spell: Callable[[Expr], Expr], given: Mapping[str, Expr], *,
-        whole: bool = False,
+        forgetful: Collection[int] = (), whole: bool = False,
     ) -> Expr:
         """A dependent sum; its read-out over components and row names, NaN on a bad pivot.
 
         `spell` puts the sweep's own element expressions in place of graph names; `given`: numbers
-        that the sums move by, too; `whole`: it counts, in whole numbers.
+        that the sums move by, too; `forgetful`: positions of sums that pivots far away leave
+        nothing of; `whole`: it counts, in whole numbers.
         """
         put = (lambda e: _whole(spell(e))) if whole else spell
         components = [self._basis(entry, b, put) for b in entry.basis]
         self.kept[entry.name] = tuple(c.name for c in components)
-        self._transports(entry, components, given)
+        self._transports(entry, components, given, forgetful)
         held = [as_field(c) if whole else convert(as_field(c), "float") for c in components]
         return read_out(entry, held, whole=whole)
 
@@ -196,7 +197,8 @@ class StateBuilder:
         return Var(name, lift.kind)
 
     def _transports(
-        self, entry: Dependent, components: list[Var], given: Mapping[str, Expr]
+        self, entry: Dependent, components: list[Var], given: Mapping[str, Expr],
+        forgetful: Collection[int],
     ) -> None:
         """How the components of a sum follow its pivots: T(p→q) as rows over components, with the
         derivation's names of moves in place of the sweep's."""
@@ -209,7 +211,7 @@ class StateBuilder:
         rename: dict[str, Expr] = {move: Var(pivot.move) for move, pivot in moves.items()}
         rename |= given
         used = tuple(dict.fromkeys(pivot.name for pivot in moves.values()))
-        for basis, component in zip(entry.basis, components, strict=True):
+        for k, (basis, component) in enumerate(zip(entry.basis, components, strict=True)):
             known = self.moving.get(component.name)
             if known is None or known.transport:
                 continue
@@ -217,7 +219,7 @@ class StateBuilder:
                 (components[j].name, substitute(factor, rename)) for j, factor in basis.transport
             )
             self.moving[component.name] = Moving(component.name, known.lift, rows, used,
-                                                 lags=entry.lags)
+                                                 lags=entry.lags, forgets=k in forgetful)
 
 
 def type_names(graph: g.Graph) -> dict[str, str]:
@@ -258,7 +260,7 @@ def _is_usable(pivot: Pivot, value: Expr) -> Expr:
 def _formula(lift: Expr, relatives: dict[str, Relative]) -> str:
     """A name for Σ lift from its factors: exp, dev2 (a squared deviation), weights."""
     powers: dict[str, int] = {}
-    for factor in _factors(lift):
+    for factor in factors_of(lift):
         match factor:
             case Var(name=name) if name in relatives:
                 word = "dev"
@@ -270,9 +272,3 @@ def _formula(lift: Expr, relatives: dict[str, Relative]) -> str:
                 continue
         powers[word] = powers.get(word, 0) + 1
     return "_".join(w if n == 1 else f"{w}{n}" for w, n in sorted(powers.items())) or "terms"
-
-
-def _factors(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Call) and expr.op in ("mul", "zero_wins"):
-        return [f for a in expr.args for f in _factors(a)]
-    return [expr]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from fusegen.compile.fusion import Fusion, Stage
+from fusegen.compile.lower.forgetting import forgetful
 from fusegen.compile.lower.readout import by_choice, weighed
 from fusegen.compile.lower.rows import RowScope, SweepParts
 from fusegen.compile.lower.state import ONE, StateBuilder, type_names
@@ -195,6 +196,7 @@ class SweepBuilder:
             pivot = self.state.pivot(s.pivot, s.action, self._running(graph[s.pivot]), unit)
             self.state.relative(s.name, convert(self.element(graph[s.atom]), "float"), pivot)
         total = self.state.merged(entry, self._spell, self._given(entry),
+                                  forgetful=forgetful(entry, graph),
                                   whole=self.names.kinds[node] == "int")
         mean = isinstance(node, g.Reduce) and node.fold is g.Fold.MEAN
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Dependent
-from fusegen.ir.expr import Call, Expr, Lit, Var, call, walk
+from fusegen.ir.expr import Call, Expr, Lit, Var, call, factors_of, walk
 from fusegen.ir.monoid import Action
 
 NAN, ZERO = Lit(float("nan")), Lit(0.0)
@@ -44,7 +44,7 @@ def _left_out(entry: Dependent) -> tuple[str, Action] | None:
     if len(other) != 1 or len(pivots) != 1 or any(s.unit for s in entry.shifts):
         return None
     read = _read(entry)
-    contrary = len(read) == 1 and any(_is_contrary(e, same) for e in _factors(read[0][0]))
+    contrary = len(read) == 1 and any(_is_contrary(e, same) for e in factors_of(read[0][0]))
     return next(iter(other)) if contrary else None
 
 
@@ -62,11 +62,6 @@ def _is_contrary(expr: Expr, same: set[str]) -> bool:
             return False
 
 
-def _factors(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Call) and expr.op in ("mul", "zero_wins"):
-        return [f for a in expr.args for f in _factors(a)]
-    return [expr]
-
 
 def _vanishes(lift: Expr, entry: Dependent) -> bool:
     """Is an exponential of the distance a factor?"""
@@ -74,7 +69,7 @@ def _vanishes(lift: Expr, entry: Dependent) -> bool:
     return any(
         isinstance(f, Call) and f.op == "exp"
         and any(isinstance(e, Var) and e.name in relatives for e in walk(f))
-        for f in _factors(lift)
+        for f in factors_of(lift)
     )
 
 

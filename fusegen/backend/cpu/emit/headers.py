@@ -38,9 +38,9 @@ HEADERS: dict[str, tuple[str, ...]] = {
     ),
     "exp": ("exp_within", "exp_below", "exp"),
     "maths": (
-        "zero_wins", "quotient", "square", "rounded_product", "magnitude", "sign", "mirror",
-        "is_nan", "is_inf", "is_finite", "log", *LIBM, "pow", "reciprocal_sqrt", "sigmoid", "xlogy",
-        "to_int",
+        "zero_wins", "zeros_win", "quotient", "square", "rounded_product", "magnitude", "sign",
+        "mirror", "is_nan", "is_inf", "is_finite", "log", *LIBM, "pow", "reciprocal_sqrt",
+        "sigmoid", "xlogy", "to_int",
     ),
     "pairs": (
         "in_blocks", "product_term", "sum_tile", "copy_vectors", "turn_vectors", "block_vectors_of",

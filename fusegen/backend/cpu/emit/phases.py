@@ -16,8 +16,8 @@ EXTREME = {"max": "highest", "min": "lowest"}
 
 _QUICK = frozenset((
     "add", "sub", "mul", "rounded_mul", "square", "neg", "abs", "maximum", "minimum", "where",
-    "zero_wins", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not", "isnan", "isinf",
-    "isfinite", "to_float", "to_int", "to_bool",
+    "zero_wins", "zeros_win", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not", "isnan",
+    "isinf", "isfinite", "to_float", "to_int", "to_bool",
 ))
 """Operations that take an instruction or a few."""
 

@@ -27,7 +27,8 @@ PAIR_TYPES = {"float16": "__half2", "bfloat16": "__nv_bfloat162"}
 """Two of a type in a register."""
 
 HELPER_OPS = frozenset(
-    {"sign", "maximum", "minimum", "sigmoid", "xlogy", "zero_wins", "square", "to_int", "mirror"}
+    {"sign", "maximum", "minimum", "sigmoid", "xlogy", "zero_wins", "zeros_win", "square", "to_int",
+     "mirror"}
 )
 """Operations that are C++ functions of the generated file; the rest are built in."""
 

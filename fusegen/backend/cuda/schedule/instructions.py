@@ -29,7 +29,7 @@ _DIVIDE, _BY_DIVISOR, _NEARLY = 9, 5, 2  # by another element; by a value of the
 _OPS = {
     "neg": 0, "abs": 0, "pow": 30, "exp2": 3, "expm1": 14, "log": 16, "log2": 16, "log1p": 24,
     "sqrt": 7, "rsqrt": 4, "tanh": 14, "sin": 18, "cos": 18, "erf": 22, "sigmoid": 12, "xlogy": 22,
-    "zero_wins": 2, "sign": 3, "mirror": 2, "to_int": 3,
+    "zero_wins": 2, "zeros_win": 3, "sign": 3, "mirror": 2, "to_int": 3,
 }
 """In float32; the others take one."""
 _FIND = 2  # an element is compared with the best value

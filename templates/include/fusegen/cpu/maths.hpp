@@ -20,6 +20,14 @@ inline V zero_wins(V a, V b)
     return a == V() ? V() : a * b;
 }
 
+// a·b, but 0 wherever either is 0, even against an infinity; not against a NaN in a.
+template <typename V>
+inline V zeros_win(V a, V b)
+{
+    const V product = a * b;
+    return product == product ? product : a == a ? V() : a;
+}
+
 // Elements over a value of their row: multiplied by its inverse, which compilers take out of loops; how far
 // the product is from the dividend, which is exact, corrects the last digit (Markstein 1990): a quotient
 // that is a number of the type is that number.
