@@ -6,7 +6,7 @@ namespace fusegen {
 // A block of a size that is known.
 template <int kCount>
 struct Block {
-    static constexpr int kThreads = kCount;
+    static constexpr int kThreads = kCount, kMostWarps = kCount / 32;
     static constexpr bool kOneWarp = false;
 
     static __device__ __forceinline__ constexpr int threads() { return kCount; }
@@ -14,9 +14,10 @@ struct Block {
     static __device__ __forceinline__ bool any(bool mine) { return __syncthreads_or(mine); }
 };
 
-// A block of whatever size it is launched with.
+// A block of whatever size it is launched with, up to so many threads.
+template <int kMost>
 struct AnyBlock {
-    static constexpr int kThreads = 0;  // not known before
+    static constexpr int kThreads = 0, kMostWarps = kMost / 32;  // not known before
 
     static __device__ __forceinline__ int threads() { return static_cast<int>(blockDim.x); }
 };

@@ -36,6 +36,8 @@ def row_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[st
     """How rows come to registers, by way of shared memory or not, and go back."""
     loaders = {ld.loader for v in sweeps for ld in v.loads}
     found = ["fusegen/walk.cuh"] if any(v.visits for v in sweeps) else []
+    if found and schedule.home.walk:
+        found.append(schedule.home.walk)
     if found and schedule.has_edges:
         found.append("fusegen/edges.cuh")
     if schedule.load == "shifted":

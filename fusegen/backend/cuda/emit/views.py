@@ -10,7 +10,7 @@ from fusegen.backend.cuda.emit.short_lists import ShortList
 from fusegen.backend.cuda.emit.sources import LoadView
 from fusegen.backend.cuda.emit.state import StateView
 from fusegen.backend.cuda.schedule.cuda import Lists
-from fusegen.backend.cuda.schedule.homes import AnyHome
+from fusegen.backend.cuda.schedule.homes import Ahead, Memory
 from fusegen.backend.cuda.schedule.topk import ListPlan
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.kernel import COLUMN
@@ -236,7 +236,8 @@ class SweepView:
     def seeks_last(self) -> bool:
         """Is only the chunk that has a thread's best value kept, and read once more to find the
         column? Chunks with a new best value are many: some lane of a warp has one."""
-        again = self.visit == AnyHome.visit and not self.ahead and self.items > 1
+        goes_by = self.visit in (Memory.visit, Ahead.visit)
+        again = goes_by and not self.ahead and self.items > 1
         plain = len(self.brings) == len(self.loads) and not any(
             ld.loader == "load_columns" for ld in self.loads)
         numbered = self.fold_column or any(s.column for s in self.searches) or any(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Home
 from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
 from fusegen.backend.target import WARP
 
@@ -19,10 +20,11 @@ _MANY = 6  # vectors of a lane, beyond which twice as many lanes are better wher
 
 
 def lane_schedules(
-    base: CudaSchedule, held: CudaSchedule, n_vectors: int, n_cols: int, folds: bool
+    base: CudaSchedule, held: CudaSchedule, n_vectors: int, n_cols: int, passing: Sequence[Home]
 ) -> Iterator[CudaSchedule]:
-    """One for every number of lanes that may own a row; `folds`: rows are read once, for states
-    whose merges take longer than elements do."""
+    """One for every number of lanes that may own a row; `passing`: where rows are that go by, if
+    they are read once, for states whose merges take longer than elements do."""
+    folds = bool(passing)
     most = _MOST_NARROW if base.width == MAX_WIDTH else _MOST_FOLDED if folds else _MOST
     few = 16 if base.has_edges and base.width > 4 else 8  # of edges a lane takes one element
     for lanes in sorted({few, 2 * few, WARP}):
@@ -30,10 +32,10 @@ def lane_schedules(
         many = most if folds or lanes == WARP else _MANY
         if vectors <= many and lanes <= 2 * n_vectors:  # no more than half are empty
             yield _owned(held, lanes, vectors)
-    if folds and base.width > 1:  # rows go by: states meet once a row, in one warp
-        for vectors in (4, 8):
+    for home in passing if base.width > 1 else ():  # states meet once a row, in one warp
+        for vectors in (4,) if home.next_chunk else (4, 8):
             if n_vectors >= WARP * vectors:
-                yield _owned(base, WARP, vectors)
+                yield _owned(base.having(home=home), WARP, vectors)
     if base.load == "shifted" and not folds:  # lanes side by side need not know where vectors are
         for lanes in (8, 16, WARP):
             items = -(-n_cols // lanes)

@@ -18,7 +18,14 @@ from fusegen.backend.cuda.schedule.cuda import (
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.fold_prices import price_of_folds
-from fusegen.backend.cuda.schedule.homes import Registers, Shared, slice_bytes
+from fusegen.backend.cuda.schedule.homes import (
+    MEMORY,
+    Ahead,
+    Home,
+    Registers,
+    Shared,
+    slice_bytes,
+)
 from fusegen.backend.cuda.schedule.lanes import lane_schedules
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
@@ -112,6 +119,15 @@ class Menu:
         """Are rows read once, for states whose merges take longer than elements do?"""
         return self.work.sweeps == 1 and not self.work.stores and self.state >= _HEAVY_STATE
 
+    @lazy
+    def _passing(self) -> tuple[Home, ...]:
+        """Where rows are that are folded as they go by; () where they are not only folded so."""
+        if not self._folds:
+            return ()
+        (kernel,) = self.program.kernels
+        shared = any(p.shape == "per_column" for p in kernel.params)
+        return (MEMORY,) if shared or self.width == 1 else (MEMORY, Ahead())
+
     def price(self, one: CudaSchedule) -> Price:
         if one.lists != "streamed":
             return price_of_short_lists(self.program, one, self._work_of(one), self.figures)
@@ -187,7 +203,7 @@ class Menu:
                      rows=self.work.rows)
 
     def _lanes(self) -> Iterator[CudaSchedule]:
-        return lane_schedules(self.base, self.held, self.n_vectors, self.n_cols, self._folds)
+        return lane_schedules(self.base, self.held, self.n_vectors, self.n_cols, self._passing)
 
     # ---- a block ----
 
@@ -198,10 +214,18 @@ class Menu:
         if again and any(self._fit(held)):
             return  # rows that a block holds are not read again
         heavy = self.width == MAX_WIDTH and self.state > 0  # registers for states, or for elements
-        for threads in (128, 256, 512):
+        for threads in (64, 128, 256, 512) if self._folds else (128, 256, 512):
             for vectors in (4,) if self.work.stores else (8, 4) if heavy else (8,):
                 if threads * vectors < min(2 * self.n_vectors, 4096 if heavy else 10**9):
-                    yield self.base.having(threads=threads, vectors=vectors)
+                    yield from self._of_blocks(threads, vectors)
+
+    def _of_blocks(self, threads: int, vectors: int) -> Iterator[CudaSchedule]:
+        """Of blocks that rows go by."""
+        one = self.base.having(threads=threads, vectors=vectors)
+        yield one
+        for home in self._passing:
+            if home.next_chunk and vectors == 4 and threads <= 256:
+                yield one.having(home=home)
 
     def _held_vectors(self) -> tuple[int, ...]:
         """How many of a row a thread may hold."""

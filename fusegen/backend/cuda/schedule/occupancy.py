@@ -53,4 +53,6 @@ def _used(one: CudaSchedule, work: Work) -> int:
         words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
         return 32 if words <= 8 else min(one.registers, -(-(40 + words * 3 // 4) // 8) * 8)
     least = 0 if one.home.keeps else _LEAST[one.registers]
-    return max(least, min(one.registers, 32 + one.items * max(1, arrays)))
+    most = one.registers
+    more = one.vectors * VECTOR_BYTES // 4 if one.home.next_chunk else 0
+    return min(most, max(least, min(most, 32 + one.items * max(1, arrays))) + more)

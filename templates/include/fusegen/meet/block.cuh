@@ -10,14 +10,9 @@ namespace fusegen {
 template <typename Team, typename State, typename... Held>
 __device__ __forceinline__ State warps_reduce(const State& of_warp, State* warp_states, Held... held)
 {
-    constexpr int kWarps = Team::kThreads / 32;  // 0: not known here
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    if (lane == 0) warp_states[warp] = of_warp;
+    if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = of_warp;
     __syncthreads();
-    if constexpr (kWarps > 0 && kWarps < 32 && (kWarps & (kWarps - 1)) == 0)
-        return lanes_reduce<kWarps>(warp_states[lane % kWarps], held...);
-    else
-        return lanes_reduce<32>(lane < Team::threads() / 32 ? warp_states[lane] : State::identity(), held...);
+    return states_reduce<Team::kMostWarps>(warp_states, Team::threads() / 32, held...);
 }
 
 // The block's total of what its threads have.

@@ -30,11 +30,11 @@ __device__ __forceinline__ State cluster_reduce(State mine, State* warp_states, 
     if (lane == 0) warps[warp] = mine;
     __syncthreads();
     if (warp == 0) {
-        mine = lanes_reduce<32>(lane < Team::threads() / 32 ? warps[lane] : State::identity(), held...);
+        mine = states_reduce<Team::kMostWarps>(warps, Team::threads() / 32, held...);
         if (lane < kBlocks) in_block(warp_states, lane)[__clusterRelativeBlockRank()] = mine;
     }
     meet_cluster();
-    return lanes_reduce<32>(lane < kBlocks ? warp_states[lane] : State::identity(), held...);
+    return states_reduce<kBlocks>(warp_states, kBlocks, held...);
 }
 
 }  // namespace fusegen

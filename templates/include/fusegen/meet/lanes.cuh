@@ -133,4 +133,13 @@ __device__ __forceinline__ State lanes_reduce(const State& mine, Held... held)
     return State::Exchange::template reduce<kLanes, kApart>(mine, held...);
 }
 
+// The total of the first `there` states, of kMost at most, in every lane of a warp.
+template <int kMost, typename State, typename... Held>
+__device__ __forceinline__ State states_reduce(const State* states, int there, Held... held)
+{
+    constexpr int kLanes = kMost > 16 ? 32 : kMost > 8 ? 16 : kMost > 4 ? 8 : kMost > 2 ? 4 : kMost;
+    const int mine = threadIdx.x % kLanes;
+    return lanes_reduce<kLanes>(mine < there ? states[mine] : State::identity(), held...);
+}
+
 }  // namespace fusegen

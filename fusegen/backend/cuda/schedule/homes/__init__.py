@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from fusegen.backend.cuda.schedule.homes.band import Band
 from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes, Stay, body_of_row
-from fusegen.backend.cuda.schedule.homes.held import MEMORY, Memory, Once, Registers, Ring
+from fusegen.backend.cuda.schedule.homes.held import (
+    MEMORY,
+    Ahead,
+    Memory,
+    Once,
+    Registers,
+    Ring,
+)
 from fusegen.backend.cuda.schedule.homes.slices import Chip, Shared, slice_bytes
 from fusegen.backend.cuda.schedule.homes.tiers import PER_VECTOR, Tiers
 
-Home = Memory | Ring | Registers | Band | Shared | Chip | Tiers
+Home = Memory | Ahead | Ring | Registers | Band | Shared | Chip | Tiers
 
 __all__ = [
-    "MEMORY", "PER_VECTOR", "AnyHome", "Array", "Band", "Chip", "Home", "Memory", "Once",
+    "MEMORY", "PER_VECTOR", "Ahead", "AnyHome", "Array", "Band", "Chip", "Home", "Memory", "Once",
     "Registers", "Ring", "Shared", "Sizes", "Stay", "Tiers", "body_of_row", "slice_bytes",
 ]

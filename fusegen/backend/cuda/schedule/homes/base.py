@@ -83,9 +83,11 @@ class AnyHome:
     visit: ClassVar[str] = "cuda/homes/memory.cuh.j2"  # template of a sweep
     tiles: ClassVar[str] = ""  # likewise, where threads wait for one another; "": just so
     begin: ClassVar[str] = ""  # template of what stands before a sweep
+    walk: ClassVar[str] = ""  # header of how threads go over a row, beside <fusegen/walk.cuh>
     words: ClassVar[str] = ""  # after "row per block"
     of_threads: ClassVar[bool] = False  # does a thread hold its part, and not the block?
     side_by_side: ClassVar[bool] = False  # are rows neighbours in memory, and not their columns?
+    next_chunk: ClassVar[bool] = False  # is a second chunk in registers, on its way?
     steady: ClassVar[bool] = False  # do teams go from row to row, one coming in as one leaves?
     loader: ClassVar[str] = ""  # the function that brings a chunk of what it keeps
     chunk: ClassVar[str] = "kVectors"  # of what comes from shared memory

@@ -23,6 +23,16 @@ MEMORY = Memory()
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead(AnyHome):
+    """Rows stay in device memory; each chunk is asked for before the one before it is folded."""
+
+    visit: ClassVar[str] = "cuda/homes/ahead.cuh.j2"
+    walk: ClassVar[str] = "fusegen/ahead.cuh"
+    words: ClassVar[str] = ", a chunk ahead"
+    next_chunk: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
 class Ring(AnyHome):
     """Rows go by, through a ring of chunks in shared memory that are under way together."""
 
