@@ -137,7 +137,7 @@ def _order(typed: Typed) -> Derivation:
 def _rewrite(typed: Typed) -> g.Graph:
     from fusegen.rewrite.repair.rewriting import repaired_graph
 
-    return repaired_graph(typed.scalars.graph, typed.derivation)
+    return repaired_graph(typed.scalars.graph, typed.derivation, typed.types)
 
 
 def _kinds_key(typed: Typed) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 from fusegen.ir import graph as g
 from fusegen.ir.conditions import is_column
-from fusegen.ir.dtypes import BOOL, INT64, DType, Kind, dtype_of
+from fusegen.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT64, DType, Kind, dtype_of
 from fusegen.ir.errors import ArgumentError, DTypeError
 from fusegen.ir.literals import is_whole
 from fusegen.ir.loc import Loc
@@ -19,6 +19,13 @@ from fusegen.ir.ops import OPS
 
 DTypes = str | Any | Mapping[str, Any]
 """One element type for all inputs, or one by input name."""
+
+
+def compute_dtype(graph: g.Graph, dtypes: Mapping[str, DType]) -> DType:
+    """What kernels compute in: float64 if any float64 takes part, else float32."""
+    casts = {n.dtype for n in graph.nodes if isinstance(n, g.Cast)}
+    wide = FLOAT64 in {d.number for d in dtypes.values()} or FLOAT64 in casts
+    return FLOAT64 if wide else FLOAT32
 
 
 def infer_kinds(graph: g.Graph, dtypes: Mapping[str, DType]) -> dict[g.Node, Kind]:

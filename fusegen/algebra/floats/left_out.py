@@ -142,15 +142,24 @@ def _is_of_rows(c: sp.Expr, rows: Set[sp.Symbol], inside: Set[sp.Symbol]) -> boo
 
 
 def _inside(setting: Setting) -> Set[sp.Symbol]:
-    """Row values that the text has only in branches of choices between elements."""
+    """Row values that the text has only in branches of choices between elements, or in elements
+    that are multiplied by such."""
     outside: set[g.Node] = set()
     todo = [setting.arg]
     while todo:
         node = todo.pop()
         if node not in outside and not chooses(node):
             outside.add(node)
-            todo += [] if node in setting.rows else g.operands(node)
+            todo += [] if node in setting.rows else _not_chosen(node)
     return {r.symbol for n, r in setting.rows.items() if n not in outside}
+
+
+def _not_chosen(node: g.Node) -> tuple[g.Node, ...]:
+    """The operands; of a product of which a choice leaves elements out, its row values alone."""
+    parts = g.operands(node)
+    if isinstance(node, g.Map) and node.op == "mul" and any(map(masks_of, parts)):
+        return tuple(a for a in parts if g.extent(a) is g.Extent.ROW or masks_of(a))
+    return parts
 
 
 def _is_number(setting: Setting, c: sp.Expr) -> bool:

@@ -20,7 +20,7 @@ def online_kernel(
     of these types (by name), whatever runs."""
     from fusegen.rewrite.repair.rewriting import repaired_graph  # loads sympy
 
-    merging = repaired_graph(graph, derivation)
+    merging = repaired_graph(graph, derivation, dtypes)
     fusion = fuse(merging, derivation, "online", infer_kinds(merging, dtypes))
     (kernel,) = lower(merging, derivation, fusion, dtypes, "rows").kernels
     return kernel

@@ -17,7 +17,7 @@ from fusegen.ir.errors import DTypeError, PipelineError
 from fusegen.ir.expressions import Names, shared_products
 from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import ElementStore, Kernel, ListStore, Param, Program, RowStore
-from fusegen.ir.kinds import infer_kinds
+from fusegen.ir.kinds import compute_dtype, infer_kinds
 from fusegen.ir.monoid import Monoid
 
 
@@ -27,13 +27,6 @@ def lower(
 ) -> Program:
     """Lower to kernels for arrays of these types (by input name)."""
     return _Lowering(graph, derivation, fusion, dtypes, grouping).run()
-
-
-def compute_dtype(graph: g.Graph, dtypes: Mapping[str, DType]) -> DType:
-    """float64 if any float64 takes part, else float32."""
-    casts = {n.dtype for n in graph.nodes if isinstance(n, g.Cast)}
-    wide = dt.FLOAT64 in {*dtypes.values()} or dt.FLOAT64 in casts
-    return dt.FLOAT64 if wide else dt.FLOAT32
 
 
 class _Lowering:

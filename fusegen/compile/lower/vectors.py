@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fusegen.compile.lower.masks import narrowed
-from fusegen.compile.lower.program import compute_dtype
 from fusegen.compile.lower.told import Told, number_inside
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import FLOAT64, DType
@@ -19,7 +18,7 @@ from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.expressions import Names, expression
 from fusegen.ir.kernel import FromVectors, InnerStep, Kernel, Param, Program, Source, Step
 from fusegen.ir.kernel_walk import names_in
-from fusegen.ir.kinds import infer_kinds
+from fusegen.ir.kinds import compute_dtype, infer_kinds
 from fusegen.ir.vectors import lengths_of
 
 
@@ -148,7 +147,7 @@ class _Vectors:
     ) -> Iterator[Param]:
         """Arrays and numbers that sums over an index need, and nothing else of the kernel."""
         have = {p.name for p in params}
-        compute = compute_dtype(self.graph, {n: d.number for n, d in self.dtypes.items()})
+        compute = compute_dtype(self.graph, self.dtypes)
         for one in sums:
             assert isinstance(one, FromVectors | InnerStep)
             at = one.at if isinstance(one, InnerStep) else ()

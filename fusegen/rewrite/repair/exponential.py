@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 from fusegen.algebra.facts.elements import Elements
 from fusegen.algebra.facts.terms import masks_of
@@ -15,10 +16,9 @@ from fusegen.rewrite.exponent import (
     is_bounded,
     linear,
     parts,
-    scaled,
     spelled,
 )
-from fusegen.rewrite.repair.sums import NOTHING, Repaired, Sum, name_pivot
+from fusegen.rewrite.repair.sums import Repaired, Sum, name_pivot
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class OwnExponent:
     relative: g.Node
     off: g.Node  # m − P, as the text forms it
     root: g.Node  # exp((m − P) / 2): exp(m − P) alone may be subnormal, or infinite
-    row: g.Node  # P
+    beyond: g.Node  # is P infinite?
     shared: frozenset[g.Node]  # what P is made of as well, at m: it has rounded there as here
 
 
@@ -42,7 +42,8 @@ def own_exponent(own: Sum, *, everywhere: bool = False) -> OwnExponent | None:
     x, c = _element(own, varying)
     if x not in own.known:  # a sum of elements that the text does not form may cancel
         return None
-    greatest, nothing = (g.Fold.MAX, -NOTHING) if c > 0 else (g.Fold.MIN, NOTHING)
+    most = own.known.most
+    greatest, nothing = (g.Fold.MAX, -most) if c > 0 else (g.Fold.MIN, most)
     m = fold(greatest, x if everywhere else own.chosen(x, nothing), own.loc)
     name_pivot(m, x, f"{greatest.value}{'' if everywhere else own.where}")
     # The text's own term at m, difference by difference: beside a great m and P, which it may
@@ -52,9 +53,15 @@ def own_exponent(own: Sum, *, everywhere: bool = False) -> OwnExponent | None:
         return None
     return OwnExponent(
         m, own.op("exp", spelled({x: c, m: -c}, own.loc)), off,
-        own.op("exp", own.op("mul", off, own.number(0.5))), spelled(scaled(rows, -1), own.loc),
+        own.op("exp", own.op("mul", off, own.number(0.5))), _is_infinite(own, rows),
         _shared(own, rows, x, m),
     )
+
+
+def _is_infinite(own: Sum, rows: Exponent) -> g.Node:
+    """Is a row value of the exponent? A multiple or a sum of them may leave the range where the
+    text's differences do not."""
+    return reduce(lambda a, b: own.op("or", a, b), (own.op("isinf", row) for row in rows))
 
 
 def exponential(own: Sum) -> Repaired | None:
@@ -70,7 +77,7 @@ def exponential(own: Sum) -> Repaired | None:
     value = own.op("where", own.op("isinf", e.pivot), infinite, corrected(own, plain, e))
     # Of an infinite P exp(x − P) is 0; or infinite, NaN where x is so too: NaN stands for both.
     beyond = own.op("mul", e.root, own.number(0.0))
-    value = own.op("where", own.op("isinf", e.row), beyond, value)
+    value = own.op("where", e.beyond, beyond, value)
     value = value if everywhere else own.guarded(value)
     return Repaired(own.read_out(value), own.read(plain), (e.pivot,))
 

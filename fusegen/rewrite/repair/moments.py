@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from math import comb
 
 from fusegen.algebra.facts.pivots import Pivots, is_mean_of
@@ -59,6 +60,15 @@ def _is_of_the_exponent(own: Sum) -> bool:
     return not rest and all(d.node is u for d in own.term.deviations)
 
 
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """A mean; Σ |w|·x and Σ |w| where the weights may all be 0."""
+
+    value: g.Node
+    part: g.Node | None = None
+    whole: g.Node | None = None
+
+
 @dataclass(frozen=True)
 class _Moments:
     own: Sum
@@ -68,22 +78,24 @@ class _Moments:
     def made(self) -> Repaired | None:
         own, deviations = self.own, self.own.term.deviations
         added: list[Part] = []
-        weighed = None
-        if len(deviations) == 1 and not self.kept:
-            mean, weighed = self.mean(deviations[0].element)
-            value, pivots = self.horner(deviations[0], mean), [mean]
+        means = {d: self.mean(d.element) for d in deviations if d not in self.kept}
+        if len(deviations) == 1 and means:
+            (pivot,) = means.values()
+            value = self.horner(deviations[0], pivot.value)
         else:
-            added, pivots = self.product()
+            added = self.product(means)
             if len(added) > MAX_PARTS:
                 return None
             value = self.added_up(added)
+        pivots = list(dict.fromkeys(mean.value for mean in means.values()))
         if self.exponent is not None:
             value = own.op("mul", own.op("mul", self.exponent.root, value), self.exponent.root)
             pivots.append(self.exponent.pivot)
         plain = own.read(value)
-        if weighed is not None:  # no weight, no mean
-            nothing = own.op("eq", weighed[1], own.number(0.0))
-            value = own.op("where", nothing, self.weightless(weighed[0], deviations[0].row), value)
+        whole = next((mean.whole for mean in means.values() if mean.whole is not None), None)
+        if whole is not None:  # no weight, no mean
+            nothing = own.op("eq", whole, own.number(0.0))
+            value = own.op("where", nothing, self.weightless(means), value)
         if self.exponent is not None:
             value = corrected(own, value, self.exponent)
         parts = tuple((self.scaled(c), s) for c, s in added)
@@ -112,24 +124,21 @@ class _Moments:
         sound = [d for d in deviations if self.is_sound(d)]
         return sound if len(sound) < len(deviations) or self.exponent is not None else []
 
-    def product(self) -> tuple[list[Part], list[g.Node]]:
-        """What is added up, and its pivots: factors that are sound as the text has them stay."""
-        own, deviations = self.own, self.own.term.deviations
-        kept = self.kept
-        means = [(d, self.mean(d.element)[0]) for d in deviations if d not in kept]
+    def product(self, means: Mapping[Deviation, _Mean]) -> list[Part]:
+        """What is added up: factors that are sound as the text has them stay."""
+        own = self.own
         added: dict[g.Node, list[g.Node]] = {}
-        for powers in itertools.product(*(range(d.power + 1) for d, _ in means)):
+        for powers in itertools.product(*(range(d.power + 1) for d in means)):
             factors: list[g.Node] = []
-            monomial = {d.node: d.power for d in kept}
-            for (d, mean), j in zip(means, powers, strict=True):
-                factors += self.binomial(d, mean, j)
-                off = own.op("sub", d.element, mean)
+            monomial = {d.node: d.power for d in self.kept}
+            for (d, mean), j in zip(means.items(), powers, strict=True):
+                factors += self.binomial(d, mean.value, j)
+                off = own.op("sub", d.element, mean.value)
                 monomial[off] = monomial.get(off, 0) + j
             one = own.number(1.0)
             added.setdefault(self.moment(monomial), []).append(
                 multiplied(factors, own.loc) or one)
-        parts = [(c, s) for s, factors in added.items() for c in factors]
-        return parts, list(dict.fromkeys(mean for _, mean in means))
+        return [(c, s) for s, factors in added.items() for c in factors]
 
     def binomial(self, d: Deviation, mean: g.Node, j: int) -> Iterator[g.Node]:
         """C(k,j)·(μ − P)ᵏ⁻ʲ, factor by factor."""
@@ -148,13 +157,9 @@ class _Moments:
         return is_dominated(d) or (not weighed and _holds(d, is_mean_of))
 
     def added_up(self, parts: list[Part]) -> g.Node:
-        total: g.Node | None = None
-        for c, s in parts:
-            one = isinstance(c, g.Literal) and c.value == 1
-            term = s if one else self.own.op("mul", c, s)
-            total = term if total is None else self.own.op("add", total, term)
-        assert total is not None
-        return total
+        return self.total(
+            s if isinstance(c, g.Literal) and c.value == 1 else self.own.op("mul", c, s)
+            for c, s in parts)
 
     # ---- sums ----
 
@@ -169,27 +174,26 @@ class _Moments:
             return own.sum_where_selected(*self.exponentials, *factors)
         return own.sum_of(*self.exponentials, *factors)
 
-    def mean(self, x: g.Node) -> tuple[g.Node, tuple[g.Node, g.Node] | None]:
-        """The mean of x under the magnitudes of the term's own weights; Σ |w|·x and Σ |w| where
-        the weights may all be 0."""
-        mean, weighed = self._mean(x)
-        name_pivot(mean, x, "mean")
-        return mean, weighed
+    def mean(self, x: g.Node) -> _Mean:
+        """The mean of x under the magnitudes of the term's own weights."""
+        mean = self._mean(x)
+        name_pivot(mean.value, x, "mean")
+        return mean
 
-    def _mean(self, x: g.Node) -> tuple[g.Node, tuple[g.Node, g.Node] | None]:
+    def _mean(self, x: g.Node) -> _Mean:
         own, t = self.own, self.own.term
         weights = [*(magnitude(w, own.loc) for w in t.weights), *self.exponentials]
         if not weights and not t.masks:
-            return fold(g.Fold.MEAN, x, own.loc), None
+            return _Mean(fold(g.Fold.MEAN, x, own.loc))
         w = multiplied(weights, own.loc) or own.number(1.0)
         if self.exponent is not None or not t.has_plain_exponent:
             # A weight that moves itself: Σ of it is no base monoid.
             w = self.selected(w)
             share = own.op("div", w, fold(g.Fold.SUM, w, own.loc))
-            return fold(g.Fold.SUM, own.op("mul", share, x), own.loc), None
+            return _Mean(fold(g.Fold.SUM, own.op("mul", share, x), own.loc))
         part = fold(g.Fold.SUM, own.masked(multiplied([*weights, x], own.loc) or x), own.loc)
         whole = fold(g.Fold.SUM, own.masked(w), own.loc)
-        return own.op("div", part, whole), (part, whole)
+        return _Mean(own.op("div", part, whole), part, whole)
 
     def selected(self, w: g.Node) -> g.Node:
         own = self.own
@@ -199,25 +203,30 @@ class _Moments:
 
     # ---- guards ----
 
-    def weightless(self, part: g.Node, p: g.Node) -> g.Node:
+    def weightless(self, means: Mapping[Deviation, _Mean]) -> g.Node:
         """The sum where no element has weight: 0, but NaN as the text's 0·x and 0·P are where the
         mask chooses any."""
-        own, t = self.own, self.own.term
+        own, t, zero = self.own, self.own.term, self.own.number(0.0)
+        parts = [mean.part for mean in means.values() if mean.part is not None]
         if not (t.weights or t.exponentials):
-            return part
-        beside = own.op("mul", p, own.number(0.0))
+            return parts[0]
+        rows = dict.fromkeys(d.row for d in t.deviations)
+        beside = self.total(own.op("mul", p, zero) for p in rows)
         if t.masks:
-            one, zero = own.masked(own.number(1.0)), own.number(0.0)
+            one = own.masked(own.number(1.0))
             some = call_it(fold(g.Fold.MAX, one, own.loc), "chosen")
             beside = own.op("where", own.op("gt", some, zero), beside, zero)
-        return own.op("add", part, beside)
+        return self.total((*parts, beside))
+
+    def total(self, terms: Iterable[g.Node]) -> g.Node:
+        return reduce(lambda a, b: self.own.op("add", a, b), terms)
 
     def guarded(self, value: g.Node) -> g.Node:
         """The value; of an infinite exponent 0 where the exponential is 0, beside numbers."""
         own, e = self.own, self.exponent
         if e is None:
             return value
-        infinite = own.op("or", own.op("isinf", e.pivot), own.op("isinf", e.row))
+        infinite = own.op("or", own.op("isinf", e.pivot), e.beyond)
         beyond = own.op("mul", e.root, own.number(0.0))
         for row in dict.fromkeys(d.row for d in own.term.deviations):
             beyond = own.op("mul", beyond, row)

@@ -27,14 +27,12 @@ from fusegen.rewrite.repair.masked import masked_extreme
 from fusegen.rewrite.repair.moments import is_dominated, moments
 from fusegen.rewrite.repair.product import MOST_FACTORS, moves, taken_apart
 from fusegen.rewrite.repair.shares import shares
-from fusegen.rewrite.repair.sums import MAX_POWER, Repaired, Sum, name_pivot
-
-LEAST = 1.1754943508222875e-38
-"""A scale of nothing is no more than what float32 rounds to 0, and can be divided by."""
+from fusegen.rewrite.repair.sums import MAX_POWER, Known, Repaired, Sum, name_pivot
 
 
-def repaired(total: g.Reduce) -> Repaired | None:
-    """The sum about pivots of its own elements, if its term has the shape, or one of its terms."""
+def repaired(total: g.Reduce, *, wide: bool) -> Repaired | None:
+    """The sum about pivots of its own elements, if its term has the shape, or one of its terms.
+    wide: kernels compute in float64."""
     name = name_of(total) or "it"
     if total.fold in (g.Fold.ARGMAX, g.Fold.ARGMIN):
         return masked_extreme(total, name)
@@ -42,11 +40,11 @@ def repaired(total: g.Reduce) -> Repaired | None:
         return extreme(total, name) or masked_extreme(total, name)
     if total.fold not in (g.Fold.SUM, g.Fold.MEAN):
         return None
-    known = frozenset(g.topological((total,)))
+    known = Known.of(total, wide=wide)
     return _term(total, known) or _terms(total, known) or _guarded(total, known)
 
 
-def _guarded(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
+def _guarded(total: g.Reduce, known: Known) -> Repaired | None:
     """Σ where(r > 0, a, 0) = where(r > 0, Σ a, 0) for a condition of the row."""
     match total.arg:
         case g.Map(op="where", args=(c, a, g.Literal(value=0) as zero)) \
@@ -62,7 +60,7 @@ def _guarded(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
             return None
 
 
-def _term(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
+def _term(total: g.Reduce, known: Known) -> Repaired | None:
     """Of a sum of products."""
     found = shares(total, known)
     if found is not None:
@@ -80,7 +78,7 @@ def _term(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
     return _quotient(own) if any(moves(n) for n in (*term.over, *term.under)) else None
 
 
-def _terms(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
+def _terms(total: g.Reduce, known: Known) -> Repaired | None:
     """Of a sum of sums, some of which need another pivot."""
     if _addends(total.arg) > MOST_FACTORS:
         return None
@@ -95,7 +93,7 @@ def _terms(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
 
 
 def _alone(
-    term: g.Node, total: g.Reduce, known: frozenset[g.Node]
+    term: g.Node, total: g.Reduce, known: Known
 ) -> tuple[Repaired, Repaired | None]:
     """One term's share of the total, as the text has it and about another pivot."""
     loc = total.loc
@@ -159,7 +157,7 @@ def _scale(own: Sum) -> Repaired | None:
     (quotient,) = own.term.quotients
     x, p, k = quotient.element, quotient.row, quotient.power
     size = x if is_nonnegative(x) else own.op("abs", x)
-    a = fold(g.Fold.MAX, own.chosen(size, LEAST), own.loc)
+    a = fold(g.Fold.MAX, own.chosen(size, own.known.least), own.loc)
     name_pivot(a, x, f"scale{own.where}")
     power = own.number(int(k) if k == int(k) else k)
     relative = own.op("pow", own.op("div", x, a), power)

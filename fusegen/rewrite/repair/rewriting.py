@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from fusegen.algebra.equality import prove_equal
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
+from fusegen.ir.dtypes import FLOAT64, DType
+from fusegen.ir.kinds import compute_dtype
 from fusegen.ir.names import Taken
 from fusegen.lang.trace import unique_names
 from fusegen.lang.value import ACTIVE, Builder
@@ -38,14 +40,18 @@ class Rewriting:
     changes: tuple[Change, ...]
 
 
-def repaired_graph(graph: g.Graph, derivation: Derivation) -> g.Graph:
-    """What a derivation of the graph is about."""
+def repaired_graph(
+    graph: g.Graph, derivation: Derivation, dtypes: Mapping[str, DType]
+) -> g.Graph:
+    """What a derivation of the graph is about, for inputs of these types."""
     if not derivation.repairs:
         return graph
-    return rewritten(graph, {r.name: r.after for r in derivation.repairs}).graph
+    return rewritten(graph, {r.name: r.after for r in derivation.repairs}, dtypes).graph
 
 
-def rewritten(graph: g.Graph, names: Mapping[str, tuple[str, ...]]) -> Rewriting:
+def rewritten(
+    graph: g.Graph, names: Mapping[str, tuple[str, ...]], dtypes: Mapping[str, DType]
+) -> Rewriting:
     """The graph with the named sums repaired, those whose terms have the shape for it. With every
     name the reductions that are finished by then: numbers to the sum."""
     build = Builder()
@@ -54,13 +60,13 @@ def rewritten(graph: g.Graph, names: Mapping[str, tuple[str, ...]]) -> Rewriting
         build.labels[node] = graph.names[node]
     token = ACTIVE.set(build)
     try:
-        return _rewritten(graph, names, build)
+        return _rewritten(graph, names, build, wide=compute_dtype(graph, dtypes) == FLOAT64)
     finally:
         ACTIVE.reset(token)
 
 
 def _rewritten(
-    graph: g.Graph, wanted: Mapping[str, tuple[str, ...]], build: Builder
+    graph: g.Graph, wanted: Mapping[str, tuple[str, ...]], build: Builder, *, wide: bool
 ) -> Rewriting:
     known: dict[g.Node, g.Node] = {}
     changes: list[Change] = []
@@ -69,7 +75,7 @@ def _rewritten(
         found = None
         name = graph.names[node]
         if name in wanted and isinstance(made, g.Reduce) and not _is_own(made):
-            found = _repaired(name, made, [known[graph[n]] for n in wanted[name]])
+            found = _repaired(name, made, [known[graph[n]] for n in wanted[name]], wide=wide)
         if found is not None and isinstance(made, g.Reduce):
             before = {*graph.nodes, *known.values(), made}
             inner = g.topological((found.value,))
@@ -92,16 +98,18 @@ def _rewritten(
     return Rewriting(new, tuple(changes))
 
 
-def _repaired(name: str, total: g.Reduce, done: Sequence[g.Node]) -> Repaired | None:
+def _repaired(
+    name: str, total: g.Reduce, done: Sequence[g.Node], *, wide: bool
+) -> Repaired | None:
     """The sum about pivots of its own elements, where what is `done` are numbers."""
     from fusegen.rewrite.repair.pivots import repaired
 
     if not done:
-        return repaired(total)
+        return repaired(total, wide=wide)
     given = {n: given_number(n, f"{name}_given_{i}", signs=True) for i, n in enumerate(done)}
     behind = put(total, given)
     assert isinstance(behind, g.Reduce)
-    found = repaired(behind)
+    found = repaired(behind, wide=wide)
     if found is None:
         return None
     back = {number: n for n, number in given.items()}

@@ -51,7 +51,7 @@ def _repaired(
     """With as many of these as can be; with each the reductions that are finished by then."""
     proofs: dict[str, Obligation] = {}
     while names:
-        found = rewritten(graph, names)
+        found = rewritten(graph, names, dtypes)
         if not found.changes or not _has_types(found.graph, dtypes):
             break
         # What does not merge is derived without reasons, and needs no proof: most texts end here.

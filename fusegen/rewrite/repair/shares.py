@@ -19,10 +19,10 @@ from fusegen.ir import graph as g
 from fusegen.ir.loc import Loc
 from fusegen.rewrite.build import call_it, fold, length, literal, name_of, op
 from fusegen.rewrite.exponent import gathered, linear, parts, scaled, spelled
-from fusegen.rewrite.repair.sums import Repaired, name_pivot
+from fusegen.rewrite.repair.sums import Known, Repaired, name_pivot
 
 
-def shares(total: g.Reduce, known: frozenset[g.Node]) -> Repaired | None:
+def shares(total: g.Reduce, known: Known) -> Repaired | None:
     """The sum or mean, if its term is p·(1 − p); `known`: what the text computes."""
     exponent = _exponent(total.arg)
     if exponent is None:

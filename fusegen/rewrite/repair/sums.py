@@ -12,9 +12,6 @@ from fusegen.ir.loc import Loc
 from fusegen.rewrite.build import call_it, fold, literal, name_of, op
 from fusegen.rewrite.repair.product import Product, both, multiplied
 
-NOTHING = 3.4028234663852886e38
-"""A maximum over nothing is below every float32, and a number: no sum about it is NaN."""
-
 MAX_POWER = 6
 
 Part = tuple[g.Node, g.Node]
@@ -37,13 +34,36 @@ class Repaired:
     proofs: tuple[Callable[[], Obligation], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the text computes, and the range of the numbers that kernels compute in.
+
+    A maximum over nothing is `-most`, below every element, and a number: no sum about it is NaN.
+    A scale of nothing is `least`, and can be divided by: what is less is rounded to 0.
+    """
+
+    nodes: frozenset[g.Node]
+    least: float
+    most: float
+
+    def __contains__(self, node: g.Node) -> bool:
+        return node in self.nodes
+
+    @classmethod
+    def of(cls, total: g.Reduce, *, wide: bool) -> Known:
+        """wide: in float64."""
+        least, most = (2.2250738585072014e-308, 1.7976931348623157e308) if wide else (
+            1.1754943508222875e-38, 3.4028234663852886e38)
+        return cls(frozenset(g.topological((total,))), least, most)
+
+
 @dataclass(frozen=True)
 class Sum:
     """Σ or the mean of a product."""
 
     total: g.Reduce
     term: Product
-    known: frozenset[g.Node]  # what the text computes
+    known: Known
 
     @property
     def loc(self) -> Loc:
