@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import short_rows
 from support.cuda_cases import Case, assert_close, library_case, strided
 from support.emulated import EMULATED, RESIDENT_TEAMS, EmulatedExecutable
 from support.schedules import kinds_of
@@ -215,6 +216,22 @@ def test_rows_with_edges_that_come_in_where_others_leave(
                              load="shifted" if apart else "peeled")
         got = case.emulate(schedule=small, seed=3, shift=3, apart=apart, **lies)
         assert_close(got, case.reference(), step)
+
+
+@pytest.mark.parametrize("shift", [0, 3])
+@pytest.mark.parametrize(("n_cols", "dtype"), [
+    (2050, "bfloat16"), (3333, "float16"), (4999, "bfloat16"), (3000, "float32"),
+])
+def test_rows_that_go_by_a_chunk_ahead(n_cols: int, dtype: str, shift: int) -> None:
+    """Whole chunks, part of one, none; in a warp and in blocks of every size."""
+    case = short_rows.case_of("statistics", 8, n_cols, dtype)
+    work = case.work(n_rows=2500, aligned=False)
+    ahead = [c.schedule for c in candidates(work.program, work.problem, work.target)
+             if c.schedule.home.next_chunk]
+    assert {s.team_threads for s in ahead} >= ({32, 64, 128} if n_cols > 3000 else {32})
+    rough = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}[dtype]
+    for schedule in ahead:
+        assert_close(case.emulate(schedule=schedule, seed=3, shift=shift), case.reference(), rough)
 
 
 def test_the_same_bits_in_any_order() -> None:

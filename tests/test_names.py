@@ -191,6 +191,15 @@ def test_elements_made_of_vectors(name: str, check: Callable[..., None]) -> None
         _check_vectors(_renamed(work), check)
 
 
+def test_rows_that_go_by(check: Callable[..., None]) -> None:
+    """However they do: a text whose states are many has most ways to."""
+    work = short_rows.case_of("statistics", 8, 6806, "bfloat16").work(n_rows=2500, aligned=False)
+    every = candidates(work.program, work.problem, work.target)
+    assert any(c.schedule.home.next_chunk for c in every)
+    for one in {(c.schedule.team.said, type(c.schedule.home)): c.schedule for c in every}.values():
+        check(_renamed(work).scheduled(one))
+
+
 def _check_vectors(work: Work, check: Callable[..., None]) -> None:
     check(work, {q.name for q in work.program.inputs if not q.name.startswith("zq")})
 

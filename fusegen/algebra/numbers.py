@@ -192,6 +192,7 @@ OPERATIONS: Mapping[str, Callable[..., Number]] = {
     "erf": _odd(_MP.erf), "sigmoid": lambda a: 1 / (1 + _exp(-a)),
     "floor": _floor, "ceil": lambda a: -_floor(-a), "round": _round,
     "xlogy": _xlogy, "zero_wins": lambda a, b: a * b,
+    "zeros_win": lambda a, b: a * b,
     "rounded_mul": lambda a, b: a * b, "mirror": lambda a: -a,
     "where": lambda c, a, b: a if c else b,
     "lt": _less, "le": lambda a, b: not _less(b, a), "gt": lambda a, b: _less(b, a),

@@ -29,7 +29,7 @@
 
 using namespace fusegen;
 
-using Team = AnyBlock;  // threads of a block, whose cluster owns a row
+using Team = AnyBlock<1024>;  // threads of a block, whose cluster owns a row
 constexpr int kMostThreads = 1024;  // of a block
 constexpr int kVectors = 2, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;

@@ -20,7 +20,7 @@
 
 using namespace fusegen;
 
-using Team = AnyBlock;  // threads of a block, which owns a row
+using Team = AnyBlock<1024>;  // threads of a block, which owns a row
 constexpr int kMostThreads = 1024;  // of a block
 constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;

@@ -61,7 +61,8 @@ def own_exponent(own: Sum, *, everywhere: bool = False) -> OwnExponent | None:
 def _is_infinite(own: Sum, rows: Exponent) -> g.Node:
     """Is a row value of the exponent? A multiple or a sum of them may leave the range where the
     text's differences do not."""
-    return reduce(lambda a, b: own.op("or", a, b), (own.op("isinf", row) for row in rows))
+    asked = [own.op("isinf", row) for row in rows or (own.number(0.0),)]
+    return reduce(lambda a, b: own.op("or", a, b), asked)
 
 
 def exponential(own: Sum) -> Repaired | None:

@@ -20,7 +20,7 @@ from fusegen.ir.kernel import Program
 FEW_COLUMNS = 512  # up to here nothing else is as good for rows that are not whole vectors
 _MOST_BYTES = 2048  # of a row that is longer, and only read
 _THREADS = 128
-_MOST_HELD = 40  # elements of a lane
+_MOST_HELD, _MOST_FOLDED = 40, 48  # elements of a lane; of 16 bits that are only read
 _BYTES = 16384  # of a block's band, read and written
 _NARROW_BYTES = 28672  # likewise of rows of 16 bits, where what a block does once counts for more
 _WAVES = 12  # blocks of a multiprocessor that bands of several passes leave it, at least
@@ -59,13 +59,14 @@ def band_schedules(program: Program, base: CudaSchedule, rows: Rows) -> Iterator
     n_cols = rows.columns
     if not sizes or n_cols > most or not base.target.ampere:
         return
+    held = _MOST_FOLDED if not stores and max(sizes) == 2 else _MOST_HELD
     ways: list[tuple[int, LoadMode]] = [(1, "scalar")]
     if base.load == "aligned" and base.width > 1:
         ways.append((base.width, "aligned"))
     for width, load in ways:
         for lanes in (1, 2, 4, 8, 16, 32):
             vectors = -(-n_cols // (width * lanes))
-            if vectors * width <= _MOST_HELD and (lanes == 1 or 2 * n_cols > width * lanes):
+            if vectors * width <= held and (lanes == 1 or 2 * n_cols > width * lanes):
                 one = replace(base, load=load, levels=tree(
                     Thread(vectors, width), _THREADS, Lanes(lanes)))
                 yield banded(program, one, rows)

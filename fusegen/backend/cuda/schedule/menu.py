@@ -18,18 +18,12 @@ from fusegen.backend.cuda.schedule.cuda import (
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.fold_prices import price_of_folds
-from fusegen.backend.cuda.schedule.homes import (
-    MEMORY,
-    Ahead,
-    Home,
-    Registers,
-    Shared,
-    slice_bytes,
-)
+from fusegen.backend.cuda.schedule.homes import Home, Registers, Shared, slice_bytes
 from fusegen.backend.cuda.schedule.lanes import lane_schedules
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
 from fusegen.backend.cuda.schedule.on_chip import kept_params
+from fusegen.backend.cuda.schedule.passing import homes_of_folds, passing_blocks
 from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.registers import Needs
 from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
@@ -122,11 +116,7 @@ class Menu:
     @lazy
     def _passing(self) -> tuple[Home, ...]:
         """Where rows are that are folded as they go by; () where they are not only folded so."""
-        if not self._folds:
-            return ()
-        (kernel,) = self.program.kernels
-        shared = any(p.shape == "per_column" for p in kernel.params)
-        return (MEMORY,) if shared or self.width == 1 else (MEMORY, Ahead())
+        return homes_of_folds(self.program, self.width) if self._folds else ()
 
     def price(self, one: CudaSchedule) -> Price:
         if one.lists != "streamed":
@@ -214,18 +204,8 @@ class Menu:
         if again and any(self._fit(held)):
             return  # rows that a block holds are not read again
         heavy = self.width == MAX_WIDTH and self.state > 0  # registers for states, or for elements
-        for threads in (64, 128, 256, 512) if self._folds else (128, 256, 512):
-            for vectors in (4,) if self.work.stores else (8, 4) if heavy else (8,):
-                if threads * vectors < min(2 * self.n_vectors, 4096 if heavy else 10**9):
-                    yield from self._of_blocks(threads, vectors)
-
-    def _of_blocks(self, threads: int, vectors: int) -> Iterator[CudaSchedule]:
-        """Of blocks that rows go by."""
-        one = self.base.having(threads=threads, vectors=vectors)
-        yield one
-        for home in self._passing:
-            if home.next_chunk and vectors == 4 and threads <= 256:
-                yield one.having(home=home)
+        yield from passing_blocks(self.base, self.n_vectors, self._passing,
+                                  stores=self.work.stores, heavy=heavy)
 
     def _held_vectors(self) -> tuple[int, ...]:
         """How many of a row a thread may hold."""
