@@ -78,17 +78,31 @@ class Bench:
         return record
 
 
-def compile_one(cell: Cell, device: str, peers: tuple[str, ...]) -> None:
-    """Bring the cell's kernels, and torch.compile's of a peer on GPUs, into caches on disk."""
+def compile_one(cell: Cell, device: str, peers: tuple[str, ...], regret: bool) -> None:
+    """Bring the cell's kernels, those of other schedules if they are measured, and torch.compile's
+    of a peer on GPUs into caches on disk."""
     import torch
     from scans.texts import OURS, memory_of, named, peer_of
 
     inputs, constants = memory_of(cell, device), named(cell)
-    assert OURS[cell.work].prepare(inputs, constants).executable is not None
+    call = OURS[cell.work].prepare(inputs, constants)
+    assert call.executable is not None
+    if regret:
+        _compile_others(call)
     if "compile" in peers and device == "cuda":
         torch._inductor.config.compile_threads = 1  # this process is one of many
         with torch.no_grad():
             peer_of("compile", cell, inputs)
+
+
+def _compile_others(call: Any) -> None:
+    from fusegen.compile.tuning import BEST, notable
+
+    variants, key = call.variants, call.key
+    work = variants.work(variants.target(key.memory), variants.problem(key))
+    found = work.backend.candidates(work.typed.program(), work.problem, work.target, work.chunk)
+    for one in notable(found, BEST):
+        assert work.scheduled(one.schedule).executable() is not None
 
 
 # ---- what is printed ----
@@ -196,7 +210,7 @@ def main() -> int:
         print("\n".join(c.key for c in cells))
         return 0
     device = {"gpu": "cuda", "cpu": "cpu"}[args.target]
-    making = partial(compile_one, device=device, peers=args.peers)
+    making = partial(compile_one, device=device, peers=args.peers, regret=args.regret)
     for message in compile_ahead(cells, making, args.jobs):
         print(f"compiling ahead failed: {message}", file=sys.stderr)
     run = described_run(args.commit, seed=args.seed, cells=args.cells, peers=args.peers,

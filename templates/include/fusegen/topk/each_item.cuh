@@ -2,6 +2,7 @@
 // What a team collects of items, each by itself.
 
 #include <fusegen/math/greater_of.cuh>
+#include <fusegen/topk/item_bits.cuh>
 #include <fusegen/topk/order.cuh>
 
 namespace fusegen {
@@ -78,12 +79,12 @@ struct EachItem {
     typedef typename Keys::Key Key;
     typedef typename Keys::Value Value;
     static constexpr bool kKeys = kAsKeys;
-    static constexpr int kItems = kVectors * kWidth, kMasks = (kItems + 31) / 32;
+    static constexpr int kItems = kVectors * kWidth;
     static constexpr unsigned kNaN = 0xffffffffu >> Keys::Order::kSpareBits;  // its order
     int live;
     const ValueOf& value_of;
     const ColumnOf& column_of;
-    unsigned reaching[kMasks];
+    ItemBits<kItems> reaching;
 
     __device__ __forceinline__ EachItem(int live, const ValueOf& value_of, const ColumnOf& column_of)
         : live(live), value_of(value_of), column_of(column_of)
@@ -92,40 +93,25 @@ struct EachItem {
     __device__ __forceinline__ void reach(unsigned word)
     {
         const Value bar = Keys::value_of_order(word);
-#pragma unroll
-        for (unsigned& mask : reaching) mask = 0;
+        reaching = {};
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
             if (i / kWidth >= live) break;
-            if (!(value_of(i) < bar)) reaching[i / 32] |= 1u << i % 32;
+            if (!(value_of(i) < bar)) reaching.word[i / 32] |= 1u << i % 32;
         }
     }
-    __device__ __forceinline__ int count() const
-    {
-        int found = 0;
-#pragma unroll
-        for (const unsigned mask : reaching) found += __popc(mask);
-        return found;
-    }
+    __device__ __forceinline__ int count() const { return reaching.count(); }
     // The columns of those that reach the bar.
     template <typename Visit>
     __device__ __forceinline__ void visit(const Visit& visit) const
     {
-#pragma unroll
-        for (int m = 0; m < kMasks; ++m)
-#pragma unroll 1
-            for (unsigned bits = reaching[m]; bits != 0; bits &= bits - 1)
-                visit(column_of(32 * m + __ffs(bits) - 1));
+        reaching.visit([&](int word, int bit) { visit(column_of(32 * word + bit)); });
     }
     // Drops those of them that are not `good`.
     template <typename Good>
     __device__ __forceinline__ void keep(const Good& good)
     {
-#pragma unroll
-        for (int m = 0; m < kMasks; ++m)
-#pragma unroll 1
-            for (unsigned bits = reaching[m]; bits != 0; bits &= bits - 1)
-                if (!good(column_of(32 * m + __ffs(bits) - 1))) reaching[m] &= ~(bits & -bits);
+        reaching.keep([&](int word, int bit) { return good(column_of(32 * word + bit)); });
     }
     __device__ __forceinline__ void put(Key* to, unsigned place) const
     {
@@ -133,7 +119,7 @@ struct EachItem {
 #pragma unroll
             for (int i = 0; i < kItems; ++i) {
                 const Key key = Keys::key(value_of(i), column_of(i));
-                if (reaching[i / 32] >> i % 32 & 1) to[place++] = key;
+                if (reaching.word[i / 32] >> i % 32 & 1) to[place++] = key;
             }
         } else {
             visit([&](int column) { to[place++] = column; });

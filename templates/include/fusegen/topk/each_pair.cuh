@@ -3,6 +3,7 @@
 // before it.
 
 #include <fusegen/pairs/items.cuh>
+#include <fusegen/topk/item_bits.cuh>
 
 namespace fusegen {
 
@@ -100,12 +101,12 @@ struct EachPair {
     typedef typename Keys::Key Key;
     static constexpr bool kKeys = kAsKeys;
     static constexpr unsigned kNaN = 0xffffu;  // its order
-    static constexpr int kWidth = Layout::kWidth, kMasks = (kItems + 31) / 32;
+    static constexpr int kWidth = Layout::kWidth;
     static constexpr int kStep = kWidth > 1 ? 1 : Layout::Team::kThreads;  // columns between a word's items
     const Chunk<T, kItems, Layout>& items;
     int live;
     const ColumnOf& column_of;
-    unsigned reaching[kMasks];  // 32 items each, those of even numbers first
+    ItemBits<kItems> reaching;  // in a word those of even numbers first
 
     __device__ __forceinline__ EachPair(const Chunk<T, kItems, Layout>& items, int live, const ColumnOf& column_of)
         : items(items), live(live), column_of(column_of)
@@ -115,34 +116,20 @@ struct EachPair {
     {
         const float bar = static_cast<float>(Keys::half(word));
 #pragma unroll
-        for (int m = 0; m < kMasks; ++m) reaching[m] = reaching_items(items, bar, live, 16 * m);
+        for (int w = 0; w < reaching.kWords; ++w) reaching.word[w] = reaching_items(items, bar, live, 16 * w);
     }
-    __device__ __forceinline__ int count() const
-    {
-        int found = 0;
-#pragma unroll
-        for (const unsigned mask : reaching) found += __popc(mask);
-        return found;
-    }
+    __device__ __forceinline__ int count() const { return reaching.count(); }
     // The columns of those that reach the bar.
     template <typename Visit>
     __device__ __forceinline__ void visit(const Visit& visit) const
     {
-#pragma unroll
-        for (int m = 0; m < kMasks; ++m)
-#pragma unroll 1
-            for (unsigned bits = reaching[m]; bits != 0; bits &= bits - 1)
-                visit(column_of(32 * m + item_of_bit(__ffs(bits) - 1)));
+        reaching.visit([&](int word, int bit) { visit(column_of(32 * word + item_of_bit(bit))); });
     }
     // Drops those of them that are not `good`.
     template <typename Good>
     __device__ __forceinline__ void keep(const Good& good)
     {
-#pragma unroll
-        for (int m = 0; m < kMasks; ++m)
-#pragma unroll 1
-            for (unsigned bits = reaching[m]; bits != 0; bits &= bits - 1)
-                if (!good(column_of(32 * m + item_of_bit(__ffs(bits) - 1)))) reaching[m] &= ~(bits & -bits);
+        reaching.keep([&](int word, int bit) { return good(column_of(32 * word + item_of_bit(bit))); });
     }
     __device__ __forceinline__ void put(Key* to, unsigned place) const
     {
@@ -151,8 +138,8 @@ struct EachPair {
             for (int w = 0; w < kItems / 2; ++w) {
                 Key first, second;
                 Keys::template keys<kStep>(items.word[w], column_of(2 * w), first, second);
-                if (reaching[w / 16] >> w % 16 & 1) to[place++] = first;
-                if (reaching[w / 16] >> (w % 16 + 16) & 1) to[place++] = second;
+                if (reaching.word[w / 16] >> w % 16 & 1) to[place++] = first;
+                if (reaching.word[w / 16] >> (w % 16 + 16) & 1) to[place++] = second;
             }
         } else {
             visit([&](int column) { to[place++] = column; });
