@@ -15,15 +15,16 @@ _THREADS = 128
 _MOST_NARROW, _MOST, _MOST_FOLDED = 8, 10, 16
 """Vectors of a lane: of eight elements; of others; of others that are only folded."""
 _FEW_ITEMS = 3, 9  # elements of a lane that reads rows out of phase one by one
-_FEW_COLUMNS = 64  # likewise, where lanes side by side take less than 32 bytes
+_FEW_COLUMNS = 64  # likewise, where lanes side by side take less than 32 bytes, of one array
 _MANY = 6  # vectors of a lane, beyond which twice as many lanes are better where rows are written
 
 
 def lane_schedules(
-    base: CudaSchedule, held: CudaSchedule, n_vectors: int, n_cols: int, passing: Sequence[Home]
+    base: CudaSchedule, held: CudaSchedule, n_vectors: int, n_cols: int, arrays: int,
+    passing: Sequence[Home],
 ) -> Iterator[CudaSchedule]:
-    """One for every number of lanes that may own a row; `passing`: where rows are that go by, if
-    they are read once, for states whose merges take longer than elements do."""
+    """One for every number of lanes that may own a row of so many arrays; `passing`: where rows are
+    that go by, if they are read once, for states whose merges take longer than elements do."""
     folds = bool(passing)
     most = _MOST_NARROW if base.width == MAX_WIDTH else _MOST_FOLDED if folds else _MOST
     few = 16 if base.has_edges and base.width > 4 else 8  # of edges a lane takes one element
@@ -39,7 +40,7 @@ def lane_schedules(
     if base.load == "shifted" and not folds:  # lanes side by side need not know where vectors are
         for lanes in (8, 16, WARP):
             items = -(-n_cols // lanes)
-            enough = lanes >= few or n_cols <= _FEW_COLUMNS
+            enough = lanes >= few or (n_cols <= _FEW_COLUMNS and arrays == 1)
             if enough and _FEW_ITEMS[0] <= items <= _FEW_ITEMS[1]:
                 yield by_elements(_owned(held, lanes, items), items)
     if base.load == "aligned" and base.width > 1 and n_cols <= FEW_COLUMNS:

@@ -193,7 +193,9 @@ class Menu:
                      rows=self.work.rows)
 
     def _lanes(self) -> Iterator[CudaSchedule]:
-        return lane_schedules(self.base, self.held, self.n_vectors, self.n_cols, self._passing)
+        arrays = max(sum(not p.output for p in k.elements) for k in self.program.kernels)
+        return lane_schedules(self.base, self.held, self.n_vectors, self.n_cols, arrays,
+                              self._passing)
 
     # ---- a block ----
 
