@@ -9,38 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import textual
 from support.cuda_cases import Case
 from support.emulated import emulated
 
 import fusegen as fg
 
 N = 300
-
-
-class Plain:
-    """NumPy's functions of a row, under the names that fusegen has for them."""
-
-    exp, where, maximum = np.exp, np.where, np.maximum
-
-    @staticmethod
-    def sum(x: Any) -> Any:
-        return np.sum(x, axis=1, keepdims=True)
-
-    @staticmethod
-    def mean(x: Any) -> Any:
-        return np.mean(x, axis=1, keepdims=True)
-
-    @staticmethod
-    def max(x: Any) -> Any:
-        return np.max(x, axis=1, keepdims=True)
-
-    @staticmethod
-    def count(m: Any) -> Any:
-        return np.sum(m, axis=1, keepdims=True)
-
-    @staticmethod
-    def rsqrt(x: Any) -> Any:
-        return 1 / np.sqrt(x)
 
 
 def deviations(f: Any, x: Any, m: Any) -> Any:
@@ -109,7 +84,7 @@ def inputs(dtype: str, left_out: float) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 def wanted(name: str, x: Any, y: Any, m: Any) -> np.ndarray:
     with np.errstate(all="ignore"):
-        found = TEXTS[name](Plain, x.astype("f8"), y.astype("f8"), m)
+        found = TEXTS[name](textual, x.astype("f8"), y.astype("f8"), m)
     return np.asarray(found)[:, 0] if found.shape[1] == 1 else np.asarray(found)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
+from support import textual
 from support.cuda_cases import Case
 from support.emulated import emulated
 
@@ -70,14 +71,6 @@ TEXTS: dict[str, Callable[[Any, Any], Any]] = {t.__name__: t for t in (
     of_the_positive)}
 
 
-class Plain:
-    """NumPy's functions of a row, under the names that fusegen has for them."""
-
-    exp, log, where, maximum = np.exp, np.log, np.where, np.maximum
-    max, min, sum = (staticmethod(lambda x, f=f: f(x, axis=1, keepdims=True))
-                     for f in (np.max, np.min, np.sum))
-
-
 def padded(pad: float, dtype: str, seed: int = 0) -> np.ndarray:
     """Padding first, last, between others, but for one element, around some, and at one place."""
     x = np.random.default_rng(seed).normal(size=(7, N)) * 3
@@ -89,7 +82,7 @@ def padded(pad: float, dtype: str, seed: int = 0) -> np.ndarray:
 def wanted(name: str, x: np.ndarray) -> np.ndarray:
     wide = np.longdouble if x.dtype == np.float64 else np.float64
     with np.errstate(under="ignore"):
-        return TEXTS[name](Plain, x.astype(wide)).astype(np.float64)[:, 0]
+        return TEXTS[name](textual, x.astype(wide)).astype(np.float64)[:, 0]
 
 
 def pipeline(name: str) -> fg.Pipeline:
@@ -142,5 +135,5 @@ def test_infinities_are_no_padding(name: str) -> None:
             row = x[:1].copy()
             row[0, at] = value
             with np.errstate(all="ignore"):
-                want = TEXTS[name](Plain, row.astype(np.float64))[:, 0]
+                want = TEXTS[name](textual, row.astype(np.float64))[:, 0]
             np.testing.assert_allclose(pipeline(name)(row), want, rtol=2e-5, atol=2e-5)
