@@ -66,9 +66,13 @@ def of_the_positive(m: Any, x: Any) -> Any:
     return m.sum(m.where(x < 1e6, e * x, 0.0)) / m.sum(e)
 
 
+def leaky(m: Any, x: Any) -> Any:
+    return m.sum(weights(m, x) * m.where(x > 0, x, 0.125 * x))
+
+
 TEXTS: dict[str, Callable[[Any, Any], Any]] = {t.__name__: t for t in (
     mean, entropy, second_moment, magnitude, at_temperature, from_the_least, beside_a_sink,
-    of_the_positive)}
+    of_the_positive, leaky)}
 
 
 def padded(pad: float, dtype: str, seed: int = 0) -> np.ndarray:

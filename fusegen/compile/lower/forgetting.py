@@ -21,6 +21,7 @@ _CARRIES = frozenset(("add", "sub", "mul", "rounded_mul", "neg", "abs", "square"
 """Infinite or NaN where an operand is infinite."""
 _FINITE = _CARRIES | frozenset((
     "zero_wins", "maximum", "minimum", "tanh", "sigmoid", "erf", "sign", "floor", "ceil", "round",
+    "where", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not",
 ))
 """Within their range of finite operands."""
 
@@ -46,7 +47,7 @@ def _forgets(basis: Basis, entry: Dependent, graph: g.Graph) -> bool:
 def _weighed(lift: Expr) -> tuple[list[Expr], list[Expr]]:
     """Exponentials, and what they weigh; of what a condition takes."""
     match lift:
-        case Call(op="where", args=(_, taken, Lit(value=0))):
+        case Call(op="where", args=(_, taken, Lit(value=0)) | (_, Lit(value=0), taken)):
             return _weighed(taken)
     factors = factors_of(lift)
     weights: list[Expr] = [f for f in factors if isinstance(f, Call) and f.op == "exp"]
