@@ -96,12 +96,11 @@ def compile_one(cell: Cell, device: str, peers: tuple[str, ...], regret: bool) -
 
 
 def _compile_others(call: Any) -> None:
-    from fusegen.compile.tuning import BEST, notable
+    from fusegen.compile.tuning import BEST, considered, notable
 
     variants, key = call.variants, call.key
     work = variants.work(variants.target(key.memory), variants.problem(key))
-    found = work.backend.candidates(work.typed.program(), work.problem, work.target, work.chunk)
-    for one in notable(found, BEST):
+    for one in notable(considered(work), BEST):
         assert work.scheduled(one.schedule).executable() is not None
 
 

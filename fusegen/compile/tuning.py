@@ -87,7 +87,7 @@ def tune(work: Work, trial: Callable[[], Trial]) -> Tuned:
     Raises ArgumentError where there is one choice, BackendError during a graph capture, or where
     the choice by price cannot run.
     """
-    found = _candidates(work)
+    found = considered(work)
     make = partial(_measure, work, found, trial)
     with _MEASURING.held():
         return kept(_key(work), make, lambda _: True, Kept, work.name).among(found)
@@ -96,10 +96,11 @@ def tune(work: Work, trial: Callable[[], Trial]) -> Tuned:
 def tuned(work: Work) -> Tuned | None:
     """What an earlier `tune` found for this work and device."""
     measured = known(_key(work), Kept)
-    return None if measured is None else measured.among(_candidates(work))
+    return None if measured is None else measured.among(considered(work))
 
 
-def _candidates(work: Work) -> tuple[Candidate, ...]:
+def considered(work: Work) -> tuple[Candidate, ...]:
+    """All that is offered, the cheapest first."""
     return work.backend.candidates(work.typed.program(), work.problem, work.target, work.chunk)
 
 

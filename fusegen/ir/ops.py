@@ -54,8 +54,8 @@ def zero_wins(a: Any, b: Any) -> Any:
 
 def zeros_win(a: Any, b: Any) -> Any:
     """a·b, but 0 wherever either is 0, even against an infinity; not against a NaN in a."""
-    product = np.multiply(a, b)
-    return np.where(np.isnan(product) & ~np.isnan(a), 0.0, product)
+    none = np.equal(a, 0) | (np.equal(b, 0) & ~np.isnan(a))
+    return np.where(none, 0.0, np.multiply(a, b))
 
 
 def mirror(x: Any) -> Any:

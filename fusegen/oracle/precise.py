@@ -137,8 +137,7 @@ def _binary(c: Any) -> dict[str, Callable[[Any, Any], Any]]:
         return c.zero if a == 0 else a * b
 
     def zeros_win(a: Any, b: Any) -> Any:
-        product = a * b
-        return c.zero if product != product and a == a else product
+        return c.zero if b == 0 and a == a else zero_wins(a, b)
 
     return {
         "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 from fusegen.backend.choices import Candidate
 from fusegen.compile.passes import Work
-from fusegen.compile.tuning import Tuned, notable, tuned
+from fusegen.compile.tuning import Tuned, considered, notable, tuned
 
 _SHOWN = 5  # of the cheapest, beside the best of each other kind
 
 
 def selection(work: Work) -> list[str]:
     """Lines on the choice for this work's target; none where there is no choice."""
-    found = work.backend.candidates(
-        work.typed.program(), work.problem, work.target, work.chunk)
+    found = considered(work)
     if not found:
         return []
     notes = [found[0].note] if found[0].note else []

@@ -99,12 +99,10 @@ def _vector_sum(component: Folded | Moving, vectors: dict[str, Param]) -> Vector
                 return made(Lit(1.0), name)
             case Call(op="mul"):
                 factors = factors_of(lift, ("mul",))
-                plain = [f for f in factors if not any(n in vectors for n in variables(f))]
-                rest = [f for f in factors if f not in plain]
+                rest = [f for f in factors if not vectors.keys().isdisjoint(variables(f))]
                 if len(rest) == 1 and is_columns(rest[0]):
                     assert isinstance(rest[0], Var)
-                    weight = product(plain)
-                    return made(weight, rest[0].name)
+                    return made(product([f for f in factors if f is not rest[0]]), rest[0].name)
     weights: dict[Expr, Weight] = {}
     value = _weighed(component.name, lift, vectors, weights)
     return VectorSum(component.name, component.width, tuple(weights.values()), "", value, fold)

@@ -36,7 +36,10 @@ def _forgets(basis: Basis, entry: Dependent, graph: g.Graph) -> bool:
     weights, others = _weighed(basis.lift)
     for s in _weighing(weights, shifts):
         node = graph[s.atom]
-        own = {*(graph.names[n] for n in _carrying(node)), *_about(node, entry, graph)}
+        elements = _carrying(node)
+        own = {graph.names[n] for n in elements} | {
+            d.name for d in entry.shifts  # their distances, from whatever pivot
+            if d.action == "shift" and not d.unit and graph[d.atom] in elements}
         if _reaches(graph[s.pivot], node) and all(_is_finite(e, own) for e in others):
             # u·exp(u) is never far from 0.
             bounded = {n for e in others for n in variables(e)} <= {s.name}
@@ -62,21 +65,21 @@ def _weighing(weights: list[Expr], shifts: dict[str, Shifted]) -> Iterator[Shift
                 yield shifts[e.name]
 
 
-def _carrying(node: g.Node) -> Iterator[g.Node]:
+def _carrying(node: g.Node) -> set[g.Node]:
     """Elements that make this one infinite, or NaN, where they are infinite."""
-    yield node
-    match node:
-        case g.Map(op=op, args=args) if op in _CARRIES:
-            for a in args:
-                yield from _carrying(a)
-        case g.Map(op="div", args=(over, _)):
-            yield from _carrying(over)
-
-
-def _about(node: g.Node, entry: Dependent, graph: g.Graph) -> set[str]:
-    """Distances of such elements from whatever pivot."""
-    return {s.name for s in entry.shifts
-            if s.action == "shift" and not s.unit and graph[s.atom] in {*_carrying(node)}}
+    found: set[g.Node] = set()
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        if one in found:
+            continue
+        found.add(one)
+        match one:
+            case g.Map(op=op, args=args) if op in _CARRIES:
+                todo += args
+            case g.Map(op="div", args=(over, _)):
+                todo.append(over)
+    return found
 
 
 def _reaches(pivot: g.Node, element: g.Node) -> bool:

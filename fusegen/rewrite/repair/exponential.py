@@ -29,7 +29,7 @@ class OwnExponent:
     relative: g.Node
     off: g.Node  # m − P, as the text forms it
     root: g.Node  # exp((m − P) / 2): exp(m − P) alone may be subnormal, or infinite
-    beyond: g.Node  # is P infinite?
+    infinite: g.Node  # is P?
     shared: frozenset[g.Node]  # what P is made of as well, at m: it has rounded there as here
 
 
@@ -78,7 +78,7 @@ def exponential(own: Sum) -> Repaired | None:
     value = own.op("where", own.op("isinf", e.pivot), infinite, corrected(own, plain, e))
     # Of an infinite P exp(x − P) is 0; or infinite, NaN where x is so too: NaN stands for both.
     beyond = own.op("mul", e.root, own.number(0.0))
-    value = own.op("where", e.beyond, beyond, value)
+    value = own.op("where", e.infinite, beyond, value)
     value = value if everywhere else own.guarded(value)
     return Repaired(own.read_out(value), own.read(plain), (e.pivot,))
 

@@ -226,7 +226,7 @@ class _Moments:
         own, e = self.own, self.exponent
         if e is None:
             return value
-        infinite = own.op("or", own.op("isinf", e.pivot), e.beyond)
+        infinite = own.op("or", own.op("isinf", e.pivot), e.infinite)
         beyond = own.op("mul", e.root, own.number(0.0))
         for row in dict.fromkeys(d.row for d in own.term.deviations):
             beyond = own.op("mul", beyond, row)

@@ -153,5 +153,6 @@ def _team_type(schedule: CudaSchedule) -> str:
     """Of <fusegen/team.cuh>."""
     if schedule.in_warp:
         return f"Lanes<{schedule.team_threads}>"
-    known = schedule.fixed
-    return f"Block<{schedule.team_threads}>" if known else f"AnyBlock<{schedule.most_threads}>"
+    if schedule.fixed:
+        return f"Block<{schedule.team_threads}>"
+    return f"AnyBlock<{schedule.most_threads}>"

@@ -24,8 +24,7 @@ inline V zero_wins(V a, V b)
 template <typename V>
 inline V zeros_win(V a, V b)
 {
-    const V product = a * b;
-    return product == product ? product : a == a ? V() : a;
+    return (a == V()) | ((b == V()) & (a == a)) ? V() : a * b;
 }
 
 // Elements over a value of their row: multiplied by its inverse, which compilers take out of loops; how far
