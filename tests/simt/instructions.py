@@ -176,6 +176,14 @@ def _permute(_: re.Match[str], operands: Sequence[str]) -> str:
     return f"simt::ptx::put_bits({to}, simt::ptx::permute({', '.join(values)}))"
 
 
+def _multiply_add(_: re.Match[str], operands: Sequence[str]) -> str:
+    to, *values = map(spell_value, operands)
+    if len(values) != 3:
+        raise ValueError("two factors and a number to add expected")
+    a, b, c = (f"simt::ptx::bits<uint32_t>({value})" for value in values)
+    return f"simt::ptx::put_bits({to}, {a} * {b} + {c})"
+
+
 def _policy(_: re.Match[str], operands: Sequence[str]) -> str:
     to, fraction = operands
     if not 0 < float(fraction) <= 1:
@@ -222,6 +230,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
         rf"\.(?P<op>{'|'.join(_ATOMICS)})\.(?P<type>[bus](?:32|64)|f32|f64)",
         _atomic,
     ),
+    (r"mad\.lo\.u32", _multiply_add),
     (r"prefetch\.global\.L[12](?:::evict_\w+)?", _prefetch),
     (r"createpolicy\.fractional\.L2::evict_\w+\.b64", _policy),
     (r"cp\.async\.bulk\.prefetch\.L2\.global", _prefetch),

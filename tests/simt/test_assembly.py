@@ -179,6 +179,15 @@ def test_atomic_instructions_return_the_old_value() -> None:
     assert sorted(tickets.tolist()) == list(range(0, 128, 2))
 
 
+def test_multiply_add_keeps_the_low_word() -> None:
+    body = """
+    const unsigned a = 0x80000001u + threadIdx.x, b = 0u - blockDim.z;
+    unsigned r;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80000003u + 2 * threadIdx.x));
+    y[threadIdx.x] = r;"""
+    np.testing.assert_array_equal(run(body, threads=32, n=32), iota(32) + 2)
+
+
 def test_special_registers_registers_of_the_text_and_branches() -> None:
     body = """
     unsigned lane, count;

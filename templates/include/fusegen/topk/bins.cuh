@@ -72,10 +72,9 @@ __device__ __forceinline__ bool sort_by_bins(
                 continue;
             }
             const unsigned bin = bin_of(key), stop = tally.bins[bin];
-            unsigned place = bin > 0 ? tally.bins[bin - 1] : first;
-            if (place >= wanted) continue;
-            for (unsigned other = place; other < stop; ++other) place += beside[other] > key;
-            keys[place] = key;
+            const unsigned begin = bin > 0 ? tally.bins[bin - 1] : first;
+            if (begin >= wanted) continue;
+            keys[begin + better_in_bin<4>(beside, key, begin, stop)] = key;
         }
         Team::sync();
         first = full < end ? full : end;

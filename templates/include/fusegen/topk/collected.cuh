@@ -55,21 +55,20 @@ __device__ __forceinline__ unsigned word_of_share(const Peaks& peaks, int live, 
             return nth_of_warp(min(peaks.high(), Peaks::kMost), share, rank % 32);
     }
     const int most = share + share / 16 + (share > 4 ? 2 : 0);
-    unsigned low = least_of_warp(peaks.low(live)), high = min(greatest_of_warp(peaks.high()), Peaks::kMost);
-    const float wanted = lean((share + most) / 2, all);
-    float from = lean(all, all), to = lean(0, all);
+    Bracket<Peaks> bracket(
+        least_of_warp(peaks.low(live)), min(greatest_of_warp(peaks.high()), Peaks::kMost), all, (share + most) / 2);
 #pragma unroll 1
-    for (int round = 0; low < high; ++round) {
-        const unsigned middle = next_word<Peaks>(low, high, from, to, wanted, round);
+    for (int round = 0; bracket.low < bracket.high; ++round) {
+        const unsigned middle = bracket.next(round);
         const int count = static_cast<int>(sum_of_warp(peaks.count(middle)));
         if (count < share) {
-            high = middle - 1, to = lean(count, all);
+            bracket.too_few(middle, count);
         } else {
-            low = middle, from = lean(count, all);
+            bracket.enough(middle, count);
             if (count <= most) break;
         }
     }
-    return low;
+    return bracket.low;
 }
 
 // Bins of keys between two top words, the highest first: even ones of words, on which binades count alike, or, where
@@ -179,9 +178,7 @@ __device__ __forceinline__ void order_collected(
         if (m * kTeam + rank >= count) break;
         if (first[m] >= kK) continue;
         const unsigned stop = bin[m] + 1 < kBins ? tally.bins[bin[m] + 1] : count;
-        unsigned place = first[m];
-#pragma unroll 1
-        for (unsigned other = place; other < stop; ++other) place += collected.beside[other] > mine[m];
+        const unsigned place = first[m] + better_in_bin<Team::kOneWarp ? 1 : 4>(collected.beside, mine[m], first[m], stop);
         if (place < kK) collected.best[place] = mine[m];
     }
     Team::sync();
@@ -271,17 +268,7 @@ __device__ __forceinline__ void collect_best(
     if (edge >= 0) lone = key_at(edge);
     unsigned word = word_of_share<CollectedType>(peaks, live, static_cast<int>(vectors), rank);
     unsigned high = max(edge >= 0 ? top_word(lone) : 0u, Peaks::last_word(peaks.high()));
-    if constexpr (Team::kOneWarp) {
-        high = greatest_of_warp(high);
-        Team::sync();
-    } else {
-        high = greatest_of_warp(high);
-        if (rank % 32 == 0) tally.least[rank / 32] = word, tally.greatest[rank / 32] = high;
-        Team::sync();
-#pragma unroll
-        for (int warp = 0; warp < Team::kThreads / 32; ++warp)
-            word = min(word, tally.least[warp]), high = max(high, tally.greatest[warp]);
-    }
+    span_of_team(word, high, tally, rank);
     const unsigned low = Peaks::least_word(word);
     const bool alone = edge >= 0 && top_word(lone) >= low;
     items.reach(word);

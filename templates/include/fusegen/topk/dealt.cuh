@@ -117,10 +117,9 @@ __device__ __forceinline__ bool deal(
     for (int j = rank; j < count; j += 32) {
         const Key key = dealt.slots[j];
         const unsigned bin = bins.of(on_scale<Keys, kItself>(Keys::value(key)));
-        int place = bin > 0 ? starts[bin - 1] : 0;
-        const int stop = starts[bin];
-        if (place >= kK) continue;
-        for (int other = place; other < stop; ++other) place += dealt.slots[other] > key;
+        const unsigned first = bin > 0 ? starts[bin - 1] : 0, stop = starts[bin];
+        if (first >= kK) continue;
+        const unsigned place = first + better_in_bin<2>(dealt.slots, key, first, stop);
         if (place < kK) dealt.best[place] = key;
     }
     __syncwarp();

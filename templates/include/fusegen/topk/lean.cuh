@@ -3,24 +3,55 @@
 
 namespace fusegen {
 
+// log2 of a number that is not 0 or subnormal.
+__device__ __forceinline__ float log2_nearly(float a)
+{
+    float r;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
+
 // Where a count stands among so many, on a scale on which values of a bell lie about evenly.
 __device__ __forceinline__ float lean(int count, int all)
 {
-    return __log2f(count + 0.5f) - __log2f(all - count + 0.5f);
+    return log2_nearly(count + 1.0f) - log2_nearly(all - count + 1.0f);
 }
 
-// A word between two, of which too many items reach the lower one and too few what is behind the higher one: in some
-// rounds a guess by how many do, in the others halfway.
+// A word that enough of `all` items reach and one that too few do, and what is looked for between them: the next one
+// is a guess by how many reach these two, a secant. Where it falls on the same side twice, the other side counts half
+// as far away (the Illinois method: Dowell and Jarratt 1971), so that it comes near soon whatever the values are;
+// after some rounds halves of what is left are sure.
 template <typename Peaks>
-__device__ __forceinline__ unsigned next_word(
-    unsigned low, unsigned high, float from, float to, float wanted, int round)
-{
-    if (Peaks::kFloats && (round < 2 || (round < 8 && round % 2 == 0))) {
-        const float first = Peaks::value(low), last = Peaks::value(high);
-        const float guess = first + (last - first) * __fdividef(from - wanted, from - to);
-        if (first < guess && guess <= last) return min(max(Peaks::word(guess), low + 1), high);
+struct Bracket {
+    static constexpr int kGuesses = 8;
+    unsigned low, high;  // the least of items that are there; the greatest, beyond which none is looked for
+    int all;
+    float from, to, wanted;
+    int side = 0;  // of the last word: 1, too few reached it; -1, enough
+
+    __device__ __forceinline__ Bracket(unsigned low, unsigned high, int all, int wanted)
+        : low(low), high(high), all(all), from(lean(all, all)), to(lean(0, all)), wanted(lean(wanted, all))
+    {
     }
-    return high - (high - low) / 2;
-}
+    __device__ __forceinline__ unsigned next(int round) const
+    {
+        if (Peaks::kFloats && round < kGuesses) {
+            const float first = Peaks::value(low), last = Peaks::value(high);
+            const float guess = first + (last - first) * __fdividef(from - wanted, from - to);
+            if (first < guess && guess <= last) return min(max(Peaks::word(guess), low + 1), high);
+        }
+        return high - (high - low) / 2;
+    }
+    __device__ __forceinline__ void too_few(unsigned word, int count)
+    {
+        if (side > 0) from = 0.5f * (from + wanted);
+        high = word - 1, to = lean(count, all), side = 1;
+    }
+    __device__ __forceinline__ void enough(unsigned word, int count)
+    {
+        if (side < 0) to = 0.5f * (to + wanted);
+        low = word, from = lean(count, all), side = -1;
+    }
+};
 
 }  // namespace fusegen

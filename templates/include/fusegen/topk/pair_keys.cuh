@@ -20,9 +20,7 @@ struct PairKeys {
     static __device__ __forceinline__ void keys(unsigned pair, Column column, Key& first, Key& second)
     {
         const unsigned both = settled(pair);
-        unsigned negative;  // all bits of the halves that are
-        asm("prmt.b32 %0, %1, %2, 0xbb99;" : "=r"(negative) : "r"(both), "r"(0u));
-        const unsigned order = both ^ (negative | 0x80008000u);
+        const unsigned order = both ^ (signs(both) | 0x80008000u);
         const unsigned down = ((kLast - column) * 0x20002u - kStep * 0x20000u) | (pair >> 15 & 0x10001u);
         first = __byte_perm(order, down, 0x1054);
         second = __byte_perm(order, down, 0x3276);
@@ -47,11 +45,11 @@ struct PairKeys {
     // The order of bits that are no NaN but the greatest, and back. Zeros differ.
     static __device__ __forceinline__ unsigned order(unsigned bits)
     {
-        return (bits & 0x8000u ? ~bits : bits | 0x8000u) & 0xffffu;
+        return (bits ^ (signs(bits) | 0x8000u)) & 0xffffu;
     }
     static __device__ __forceinline__ unsigned bits(unsigned order)
     {
-        return (order & 0x8000u ? order ^ 0x8000u : ~order) & 0xffffu;
+        return (order ^ ~(signs(order) & 0x7fffu)) & 0xffffu;
     }
     static __device__ __forceinline__ T half(unsigned order)
     {
@@ -79,15 +77,21 @@ struct PairKeys {
     }
     static __device__ __forceinline__ Value value(Key key)
     {
-        const unsigned order = key >> 16, zero = order == 0x8000u && key & 1 ? 0x8000u : 0;
-        const unsigned short bits = (order & 0x8000u ? order ^ 0x8000u : ~order) | zero;
+        const unsigned short found = static_cast<unsigned short>(bits(key >> 16) | (key << 15 & 0x8000u));
         T value;
-        memcpy(&value, &bits, sizeof value);
+        memcpy(&value, &found, sizeof value);
         return static_cast<float>(value);
     }
     static __device__ __forceinline__ Column column(Key key) { return kLast - (key >> 1 & kLast); }
 
   private:
+    // All bits of the halves whose first bit is set.
+    static __device__ __forceinline__ unsigned signs(unsigned pair)
+    {
+        unsigned set;
+        asm("prmt.b32 %0, %1, %2, 0xbb99;" : "=r"(set) : "r"(pair), "r"(0u));
+        return set;
+    }
     template <typename Pair>
     static __device__ __forceinline__ unsigned word(Pair halves)
     {

@@ -57,25 +57,23 @@ template <int kTeam, typename Peaks>
 __device__ __forceinline__ unsigned word_of_lanes(const Peaks& items, int k, int most, int live, int& reached)
 {
     const int all = static_cast<int>(sum_of_lanes<kTeam>(live)) * Peaks::kParts;
-    unsigned low = least_of_lanes<kTeam>(items.low(live));
-    unsigned high = min(~least_of_lanes<kTeam>(~items.high()), Peaks::kMost);
-    const float wanted = lean((k + most) / 2, all);
-    float from = lean(all, all), to = lean(0, all);
+    Bracket<Peaks> bracket(
+        least_of_lanes<kTeam>(items.low(live)), min(~least_of_lanes<kTeam>(~items.high()), Peaks::kMost), all,
+        (k + most) / 2);
     reached = all;
-    bool open = low < high && all > most;
+    bool open = bracket.low < bracket.high && all > most;
 #pragma unroll 1
     for (int round = 0; __any_sync(0xffffffffu, open); ++round) {
-        const unsigned middle = next_word<Peaks>(low, high, from, to, wanted, round);
+        const unsigned middle = bracket.next(round);
         const int count = static_cast<int>(sum_of_lanes<kTeam>(items.count(middle)));
         if (!open) continue;
-        if (count < k) {
-            high = middle - 1, to = lean(count, all);
-        } else {
-            low = middle, from = lean(count, all), reached = count;
-        }
-        open = low < high && reached > most;
+        if (count < k)
+            bracket.too_few(middle, count);
+        else
+            bracket.enough(middle, count), reached = count;
+        open = bracket.low < bracket.high && reached > most;
     }
-    return low;
+    return bracket.low;
 }
 
 // A word that `k` of a team's items reach, and few more: the k-th among the greatest of parts of what its lanes hold.
@@ -167,7 +165,7 @@ __device__ __forceinline__ void pick_best(
         found[m] = key_at(static_cast<typename PickedType::Keys::Column>(found[m]));  // what was put is its column
     }
     __syncwarp();
-    merge_row<kTeam, kK>(WithGaps<Key, kMine>{picked.slots}, found, rank);
+    merge_row<kTeam, kK, kMine >= 16>(WithGaps<Key, kMine>{picked.slots}, found, rank);
 }
 
 }  // namespace fusegen

@@ -32,9 +32,13 @@ __device__ __forceinline__ unsigned sum_before(unsigned mine, TallyType& tally, 
     if constexpr (!Team::kOneWarp) {
         if (rank % 32 == 31) tally.sums[rank / 32] = before + mine;
         Team::sync();
+        if constexpr (TallyType::kWarps > 4) {
+            before += sum_of_warp(rank % 32 < rank / 32 ? tally.sums[rank % 32] : 0);
+        } else {
 #pragma unroll
-        for (int warp = 0; warp < TallyType::kWarps - 1; ++warp)
-            if (warp < rank / 32) before += tally.sums[warp];
+            for (int warp = 0; warp < TallyType::kWarps - 1; ++warp)
+                if (warp < rank / 32) before += tally.sums[warp];
+        }
     }
     return before;
 }
@@ -51,10 +55,16 @@ __device__ __forceinline__ void span_of_team(unsigned& least, unsigned& greatest
     } else {
         if (rank % 32 == 0) tally.least[rank / 32] = least, tally.greatest[rank / 32] = greatest;
         Team::sync();
+        if constexpr (TallyType::kWarps > 4) {
+            const int warp = min(rank % 32, TallyType::kWarps - 1);  // a lane looks at one
+            least = least_of_warp(tally.least[warp]);
+            greatest = greatest_of_warp(tally.greatest[warp]);
+        } else {
 #pragma unroll
-        for (int warp = 0; warp < TallyType::kWarps; ++warp) {
-            least = min(least, tally.least[warp]);
-            greatest = max(greatest, tally.greatest[warp]);
+            for (int warp = 0; warp < TallyType::kWarps; ++warp) {
+                least = min(least, tally.least[warp]);
+                greatest = max(greatest, tally.greatest[warp]);
+            }
         }
     }
 }
@@ -77,6 +87,19 @@ __device__ __forceinline__ void my_bins(
 #pragma unroll
     for (int b = 0; b < kMyBins; ++b)
         mine[b] = kBins % kTeam == 0 || rank * kMyBins + b < kBins ? tally.bins[rank * kMyBins + b] : 0;
+}
+
+// How many keys of a bin are better. Most bins have few: kAtOnce of them are read at once.
+template <int kAtOnce, typename Key>
+__device__ __forceinline__ unsigned better_in_bin(const Key* keys, const Key& mine, unsigned first, unsigned stop)
+{
+    unsigned better = 0;
+#pragma unroll
+    for (unsigned k = 0; k < kAtOnce; ++k)
+        if (first + k < stop) better += keys[first + k] > mine;
+#pragma unroll 1
+    for (unsigned other = first + kAtOnce; other < stop; ++other) better += keys[other] > mine;
+    return better;
 }
 
 // Finds the bin in which the count from the top reaches `wanted`.
