@@ -157,7 +157,7 @@ def test_what_is_chosen() -> None:
     assert chosen(25_000, "float32", 5).lists == "streamed"
     for n, k, dtype in ((48, 48, "float32"), (28, 28, "bfloat16")):
         assert chosen(n, dtype, k).lists == "merged"
-    for n, k, dtype in ((540, 280, "float32"), (1008, 569, "float32")):
+    for n, k, dtype in ((121, 60, "float32"), (173, 154, "float32")):
         assert chosen(n, dtype, k).lists == "dealt"
     alone = chosen(36, "float16", 1)  # rows of which a lane's share is no vector
     assert (alone.lists, alone.width, alone.home.band_rows > 0) == ("sorted", 1, True)

@@ -144,6 +144,15 @@ def test_every_launch_finds_a_cold_cache(gpu):
     assert len(gpu.launched) == timed + timed // (tuning._WARM + 3)  # and once to compare
 
 
+def test_what_the_host_queued_late_is_timed_again(gpu):
+    x = array(rows(6, 2400))
+    gpu.zeroed.clear()
+    gpu.late = 2
+    fresh().compile(x, tune=True)
+    flushes = [z for z in gpu.zeroed if z[1] == 4 * fake_gpu.L2_BYTES]
+    assert len(flushes) % (tuning._WARM + 3) == 2
+
+
 def test_what_disagrees_is_left_out(gpu, monkeypatch):
     x = array(rows(6, 2400))
     favour(gpu, "shared memory")

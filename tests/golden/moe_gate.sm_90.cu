@@ -6,14 +6,14 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 8 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
-// Tree       chunks of 32, merged thread → warp
-// Schedule   row per 2 lanes in registers, 4 × 8 elements per thread and chunk, aligned loads, lists sorted
-// Launch     moe_gate_kernel<<<⌈n_rows / 64⌉, 128>>>
+// Tree       chunks of 16, merged thread → warp
+// Schedule   row per 4 lanes in registers, 2 × 8 elements per thread and chunk, aligned loads, lists sorted
+// Launch     moe_gate_kernel<<<⌈n_rows / 32⌉, 128>>>
 // Assumes    8 divides n_cols
 //            rows of x begin on 16 bytes
 //            8 ≤ n_cols
 //            n_cols ≤ 2^30
-//            n_cols ≤ 2 · 32
+//            n_cols ≤ 4 · 16
 // Bytes      reads each element once, writes 80 bytes a row
 
 #include <cuda_bf16.h>
@@ -32,10 +32,10 @@
 
 using namespace fusegen;
 
-using Team = Lanes<2>;  // lanes of a warp, which own a row
-constexpr int kRowsPerBlock = 64;
+using Team = Lanes<4>;  // lanes of a warp, which own a row
+constexpr int kRowsPerBlock = 32;
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 4, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
+constexpr int kVectors = 2, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;

@@ -126,6 +126,12 @@ class _Event:
     def record(self) -> None:
         self.time = self.gpu.clock
 
+    @property
+    def done(self) -> bool:
+        """Was the machine here before the host had queued what is timed?"""
+        self.gpu.late -= 1
+        return self.gpu.late >= 0
+
     def synchronize(self) -> None:
         """All work is done when it was queued."""
 

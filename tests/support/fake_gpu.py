@@ -47,6 +47,7 @@ class Gpu:
         self.fits = MULTIPROCESSORS * BLOCKS_PER_SM
         self.pause, self.fails = 0.0, 0  # seconds within a launch; what a launch returns
         self.clock, self.takes = 0.0, lambda seen: 1e-6  # the machine's time; seconds of a launch
+        self.late = 0  # timed launches that the machine waits for, as the host is busy
 
     # ---- threads ----
 

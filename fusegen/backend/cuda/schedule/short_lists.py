@@ -34,7 +34,7 @@ from fusegen.ir.monoid import KBest
 
 _MOST_SORTED = 16  # entries of a list that every lane keeps
 _MOST_HELD = {1: 64, 2: 32}  # words of a key → items of a lane that sorts
-_MOST_DEALT = 40  # and of one that deals
+_MOST_DEALT = 10  # and of one that deals: of more, what is collected takes less time
 _LEAST_DEALT = 3  # a list takes a row's third at least: shorter ones are counted in less time
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
 _TOGETHER = 8  # items that a lane sorts at a time, where they are no vector

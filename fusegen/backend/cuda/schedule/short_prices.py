@@ -16,6 +16,7 @@ from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest
 
 _INDEX_BYTES = 8  # of an entry's column
+_WORD = 4  # bytes of a register
 _LINE = 128  # bytes of memory that a warp touches at a time
 _HELD = 32  # items of a lane that registers hold beside what is done with them
 _ISSUING = 4  # schedulers of a multiprocessor
@@ -34,21 +35,22 @@ def price_of_short_lists(
     price = price_of(one, work, figures)
     cost = sum(_cost(kernel, best, one, short) for kernel, best in lists)
     cost += _reading(program, one, short)
-    cost += short.line * sum(_lines(kernel, best, one, work) for kernel, best in lists)
+    lines = short.line * sum(_lines(kernel, best, one, work) for kernel, best in lists)
     if one.home.band_rows:
         cost += short.entry_banded * sum(best.k for _, best in lists)
     if one.in_warp:
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
         cost *= 1.0 + short.many * max(0.0, one.items / _HELD - 1.0)
     if price.adds:
-        part = cost * WARP / one.team_threads * short.few * _crowd(one, work)
+        part = (cost + lines) * WARP / one.team_threads * short.few * _crowd(one, work)
         meeting = sum(_gathered(best.k, one, work, short) for _, best in lists)
         return Price((*price.parts, ("lists", part), ("slices of lists", meeting)), price.adds)
     written = sum(best.k for _, best in lists) * (_INDEX_BYTES + work.vector_bytes // one.width)
     row = (work.vectors * work.vector_bytes + written) / one.target.bandwidth
     idle = _idle(one, work, len(lists), short)
-    issue = cost * idle / (one.target.multiprocessors * short.rate) / row
-    whole = (1.0 + issue**_SHARP) ** (1 / _SHARP)
+    issue, access = (n * idle / (one.target.multiprocessors * short.rate) / row
+                     for n in (cost, lines))
+    whole = (1.0 + issue**_SHARP + access**_SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name in ("home", "parallelism")]
     return Price((*kept, ("instructions", whole)), adds=False)
 
@@ -83,6 +85,7 @@ def _of_clusters(
     life = short.cluster_round + short.cluster_entry * k / one.threads
     life += short.cluster_warp * one.blocks * one.threads / WARP
     life += short.cluster_member * one.items * _members(program)
+    life += short.cluster_word * one.vectors * work.vector_bytes / _WORD
     if work.rows is None:
         return Price((("rounds", 1.0 + life / at_once / row),), adds=False)
     rounds, moving = -(-work.rows // at_once), work.rows * row
