@@ -183,7 +183,8 @@ def test_multiply_add_keeps_the_low_word() -> None:
     body = """
     const unsigned a = 0x80000001u + threadIdx.x, b = 0u - blockDim.z;
     unsigned r;
-    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80000003u + 2 * threadIdx.x));
+    const unsigned c = 0x80000003u + 2 * threadIdx.x;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     y[threadIdx.x] = r;"""
     np.testing.assert_array_equal(run(body, threads=32, n=32), iota(32) + 2)
 

@@ -178,7 +178,8 @@ __device__ __forceinline__ void order_collected(
         if (m * kTeam + rank >= count) break;
         if (first[m] >= kK) continue;
         const unsigned stop = bin[m] + 1 < kBins ? tally.bins[bin[m] + 1] : count;
-        const unsigned place = first[m] + better_in_bin<Team::kOneWarp ? 1 : 4>(collected.beside, mine[m], first[m], stop);
+        constexpr int kAtOnce = Team::kOneWarp ? 1 : 4;
+        const unsigned place = first[m] + better_in_bin<kAtOnce>(collected.beside, mine[m], first[m], stop);
         if (place < kK) collected.best[place] = mine[m];
     }
     Team::sync();
