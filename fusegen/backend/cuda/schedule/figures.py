@@ -111,7 +111,7 @@ class Lists:
     ring_block: float = figure(0.07, "share", "a ring of more than 128 threads")
     crowded: float = figure(0.15, "share", "a ring beside a list of 256 or more")
     merge: float = figure(1000, "vector", "lists of blocks that meet, for every block")
-    entry: float = figure(42, "instruction", "an entry is found and put in order")
+    entry: float = figure(75, "instruction", "an entry is found and put in order")
     warp: float = figure(550, "vector", "what a warp does once a row")
     idle: float = figure(7300, "vector", "under way on a multiprocessor for it to be busy")
     uneven: float = figure(1.12, "factor", "on places that the last turn leaves empty")
@@ -145,7 +145,7 @@ class ShortLists:
     few: float = figure(0.000232, "µs", "few rows: an instruction of every warp of a scheduler")
     row: float = figure(100, "instruction", "once a row")
     row_banded: float = figure(360, "instruction", "the same, by way of shared memory")
-    entry_banded: float = figure(1.9, "instruction", "the same, for every entry of its list")
+    entry_banded: float = figure(2.7, "instruction", "the same, for every entry of its list")
     edges: float = figure(30, "instruction", "once a row, more, where rows begin inside a vector")
     round: float = figure(3, "instruction", "lanes exchange states of two members, each time")
     exchange: float = figure(6.3, "instruction", "of keys of 64 bits")
@@ -195,7 +195,7 @@ class ShortLists:
     dealt_bin: float = figure(5, "instruction", "for every bin of a lane")
     dealt_item: float = figure(75, "instruction", "for every item of a lane")
     dealt_entry: float = figure(28, "instruction", "an entry finds its place in its bin")
-    line: float = figure(9, "instruction", "an access of a warp touches a line of memory, "
+    line: float = figure(6.3, "instruction", "an access of a warp touches a line of memory, "
                          "beside them")
     registers: float = figure(0.073, "share", "as many registers again: half the warps")
     many: float = figure(0.11, "share", "as many items of a lane as 32 more")
