@@ -14,7 +14,7 @@ FLUSH_BYTES = 256 << 20  # several times the L2 cache
 LONG_MICROSECONDS = 1000.0  # calls above this vary less: half the repetitions
 _CYCLES_PER_SECOND = 2e9  # no less than the device's clock
 _LEAST_CYCLES = 600_000
-_ATTEMPTS = 4
+_ATTEMPTS = 4  # to time a call that the host queued late
 
 
 class Timer:

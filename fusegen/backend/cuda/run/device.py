@@ -11,6 +11,7 @@ from fusegen.backend.target import CudaTarget, gpu_named
 from fusegen.ir.errors import BackendError
 
 _INSTALL = "pip install cupy-cuda12x (or cupy-cuda13x, as nvidia-smi says), then: fusegen doctor"
+_ATTEMPTS = 4  # to time a call that the host queued late
 
 
 @cache
@@ -91,9 +92,6 @@ def time_calls(
     Where the device was done with that first, as beside other processes, what passed is the host's
     time: the call is timed again."""
     return [_timed(call, before) for _ in range(repetitions)]
-
-
-_ATTEMPTS = 4
 
 
 def _timed(call: Callable[[], object], before: Callable[[], object] | None) -> float:

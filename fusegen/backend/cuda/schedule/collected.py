@@ -21,6 +21,7 @@ from fusegen.backend.target import WARP
 
 _MOST_WORDS = {4: 48, 2: 32}  # bytes of an element → registers of a thread's items
 _THREADS = (64, 128, 256, 512)
+_MOST_OF_WARP = 256  # entries that one warp collects where two can: they take 0.6 to 0.9 times
 _ALONE = 1.35  # candidates for an entry: a bar is of peaks, and not sought to the end
 _SLACK = 1.1  # the same, beside the deviations below
 _SELDOM = 5.0  # deviations of the least of several bars, which a row in a million exceeds
@@ -129,6 +130,8 @@ def collected_by_warps(
     base: CudaSchedule, lists: list[int], n_vectors: int, size: int
 ) -> Iterator[CudaSchedule]:
     vectors = -(-n_vectors // WARP)
+    if max(lists) > _MOST_OF_WARP and n_vectors >= _THREADS[0] and base.width > 1:
+        return
     if vectors <= max(1, 128 // (base.width * size)):
         one = base.having(team=Lanes(), home=Registers(), threads=128, vectors=vectors)
         yield from _fitting(replace(one, lists="collected"), lists)

@@ -152,7 +152,7 @@ __device__ __forceinline__ void order_collected(
     my_bins(held, tally, rank);
 #pragma unroll
     for (int b = 0; b < kMyBins; ++b) sum += held[b];
-    unsigned before = sum_before(sum, tally, rank);
+    unsigned before = sum_before<true>(sum, tally, rank);
     bool full = false;
 #pragma unroll
     for (int b = 0; b < kMyBins; ++b) {
@@ -178,7 +178,7 @@ __device__ __forceinline__ void order_collected(
         if (m * kTeam + rank >= count) break;
         if (first[m] >= kK) continue;
         const unsigned stop = bin[m] + 1 < kBins ? tally.bins[bin[m] + 1] : count;
-        constexpr int kAtOnce = Team::kOneWarp ? 1 : 4;
+        constexpr int kAtOnce = Team::kOneWarp || kK <= CollectedType::kFew ? 1 : 4;
         const unsigned place = first[m] + better_in_bin<kAtOnce>(collected.beside, mine[m], first[m], stop);
         if (place < kK) collected.best[place] = mine[m];
     }
@@ -269,7 +269,7 @@ __device__ __forceinline__ void collect_best(
     if (edge >= 0) lone = key_at(edge);
     unsigned word = word_of_share<CollectedType>(peaks, live, static_cast<int>(vectors), rank);
     unsigned high = max(edge >= 0 ? top_word(lone) : 0u, Peaks::last_word(peaks.high()));
-    span_of_team(word, high, tally, rank);
+    span_of_team<true>(word, high, tally, rank);
     const unsigned low = Peaks::least_word(word);
     const bool alone = edge >= 0 && top_word(lone) >= low;
     items.reach(word);

@@ -12,7 +12,7 @@ __device__ __forceinline__ float log2_nearly(float a)
 }
 
 // Where a count stands among so many, on a scale on which values of a bell lie about evenly.
-__device__ __forceinline__ float lean(int count, int all)
+__device__ __forceinline__ float lean(int count, float all)
 {
     return log2_nearly(count + 1.0f) - log2_nearly(all - count + 1.0f);
 }
@@ -24,33 +24,37 @@ __device__ __forceinline__ float lean(int count, int all)
 template <typename Peaks>
 struct Bracket {
     static constexpr int kGuesses = 8;
-    unsigned low, high;  // the least of items that are there; the greatest, beyond which none is looked for
-    int all;
-    float from, to, wanted;
-    int side = 0;  // of the last word: 1, too few reached it; -1, enough
+    unsigned low, high;  // enough reach the one, too few what is above the other
+    float all;           // of the items; negative where too few reached the last word
+    float from, to;      // how many reach them, as places on the scale
+    int wanted;
 
     __device__ __forceinline__ Bracket(unsigned low, unsigned high, int all, int wanted)
-        : low(low), high(high), all(all), from(lean(all, all)), to(lean(0, all)), wanted(lean(wanted, all))
+        : low(low), high(high), all(static_cast<float>(all)), from(lean(all, all)), to(lean(0, all)), wanted(wanted)
     {
     }
+    // Asked for each time: a register less.
+    __device__ __forceinline__ float goal() const { return lean(wanted, fabsf(all)); }
     __device__ __forceinline__ unsigned next(int round) const
     {
         if (Peaks::kFloats && round < kGuesses) {
             const float first = Peaks::value(low), last = Peaks::value(high);
-            const float guess = first + (last - first) * __fdividef(from - wanted, from - to);
+            const float guess = first + (last - first) * __fdividef(from - goal(), from - to);
             if (first < guess && guess <= last) return min(max(Peaks::word(guess), low + 1), high);
         }
         return high - (high - low) / 2;
     }
     __device__ __forceinline__ void too_few(unsigned word, int count)
     {
-        if (side > 0) from = 0.5f * (from + wanted);
-        high = word - 1, to = lean(count, all), side = 1;
+        if (all < 0) from = 0.5f * (from + goal());
+        all = -fabsf(all);
+        high = word - 1, to = lean(count, -all);
     }
     __device__ __forceinline__ void enough(unsigned word, int count)
     {
-        if (side < 0) to = 0.5f * (to + wanted);
-        low = word, from = lean(count, all), side = -1;
+        if (all > 0) to = 0.5f * (to + goal());
+        all = fabsf(all);
+        low = word, from = lean(count, all);
     }
 };
 

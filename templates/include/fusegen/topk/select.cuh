@@ -23,8 +23,9 @@ struct alignas(16) Tally {
     unsigned bin, before, in_bin;                            // where a count was reached
 };
 
-// What the threads of lower rank hold, added up.
-template <typename TallyType>
+// What the threads of lower rank hold, added up. kByLanes: of many warps each lane looks at one, which takes less time,
+// and registers that lists of rows that go by do not have.
+template <bool kByLanes = false, typename TallyType>
 __device__ __forceinline__ unsigned sum_before(unsigned mine, TallyType& tally, int rank)
 {
     typedef typename TallyType::Team Team;
@@ -32,7 +33,7 @@ __device__ __forceinline__ unsigned sum_before(unsigned mine, TallyType& tally, 
     if constexpr (!Team::kOneWarp) {
         if (rank % 32 == 31) tally.sums[rank / 32] = before + mine;
         Team::sync();
-        if constexpr (TallyType::kWarps > 4) {
+        if constexpr (kByLanes && TallyType::kWarps > 4) {
             before += sum_of_warp(rank % 32 < rank / 32 ? tally.sums[rank % 32] : 0);
         } else {
 #pragma unroll
@@ -43,8 +44,8 @@ __device__ __forceinline__ unsigned sum_before(unsigned mine, TallyType& tally, 
     return before;
 }
 
-// The least and the greatest word that any thread of the team has seen.
-template <typename TallyType>
+// The least and the greatest word that any thread of the team has seen. kByLanes: likewise.
+template <bool kByLanes = false, typename TallyType>
 __device__ __forceinline__ void span_of_team(unsigned& least, unsigned& greatest, TallyType& tally, int rank)
 {
     typedef typename TallyType::Team Team;
@@ -55,7 +56,7 @@ __device__ __forceinline__ void span_of_team(unsigned& least, unsigned& greatest
     } else {
         if (rank % 32 == 0) tally.least[rank / 32] = least, tally.greatest[rank / 32] = greatest;
         Team::sync();
-        if constexpr (TallyType::kWarps > 4) {
+        if constexpr (kByLanes && TallyType::kWarps > 4) {
             const int warp = min(rank % 32, TallyType::kWarps - 1);  // a lane looks at one
             least = least_of_warp(tally.least[warp]);
             greatest = greatest_of_warp(tally.greatest[warp]);
