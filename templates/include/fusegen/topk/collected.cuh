@@ -55,7 +55,7 @@ __device__ __forceinline__ unsigned word_of_share(const Peaks& peaks, int live, 
             return nth_of_warp(min(peaks.high(), Peaks::kMost), share, rank % 32);
     }
     const int most = share + share / 16 + (share > 4 ? 2 : 0);
-    Bracket<Peaks> bracket(
+    Bracket<Peaks, kAlone> bracket(
         least_of_warp(peaks.low(live)), min(greatest_of_warp(peaks.high()), Peaks::kMost), all, (share + most) / 2);
 #pragma unroll 1
     for (int round = 0; bracket.low < bracket.high; ++round) {
@@ -178,7 +178,7 @@ __device__ __forceinline__ void order_collected(
         if (m * kTeam + rank >= count) break;
         if (first[m] >= kK) continue;
         const unsigned stop = bin[m] + 1 < kBins ? tally.bins[bin[m] + 1] : count;
-        constexpr int kAtOnce = Team::kOneWarp || kK <= CollectedType::kFew ? 1 : 4;
+        constexpr int kAtOnce = Team::kOneWarp ? 2 : kK <= CollectedType::kFew ? 1 : 4;
         const unsigned place = first[m] + better_in_bin<kAtOnce>(collected.beside, mine[m], first[m], stop);
         if (place < kK) collected.best[place] = mine[m];
     }

@@ -45,7 +45,7 @@ struct PairKeys {
     // The order of bits that are no NaN but the greatest, and back. Zeros differ.
     static __device__ __forceinline__ unsigned order(unsigned bits)
     {
-        return (bits ^ (signs(bits) | 0x8000u)) & 0xffffu;
+        return (bits & 0x8000u ? ~bits : bits | 0x8000u) & 0xffffu;
     }
     static __device__ __forceinline__ unsigned bits(unsigned order)
     {
