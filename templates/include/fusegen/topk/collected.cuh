@@ -178,6 +178,7 @@ __device__ __forceinline__ void order_collected(
         if (m * kTeam + rank >= count) break;
         if (first[m] >= kK) continue;
         const unsigned stop = bin[m] + 1 < kBins ? tally.bins[bin[m] + 1] : count;
+        // As many as there are registers for; short lists have few to a bin.
         constexpr int kAtOnce = Team::kOneWarp ? 2 : kK <= CollectedType::kFew ? 1 : 4;
         const unsigned place = first[m] + better_in_bin<kAtOnce>(collected.beside, mine[m], first[m], stop);
         if (place < kK) collected.best[place] = mine[m];
