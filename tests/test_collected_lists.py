@@ -12,7 +12,7 @@ from test_cuda_topk import ROWS, TIES, best, check, every
 from test_cuda_topk_lanes import several, short_schedules
 
 import fusegen as fg
-from fusegen.backend.cuda.schedule.collected import few_lanes, parts_of, room_of
+from fusegen.backend.cuda.schedule.collected import few_lanes, parts_of, room_of, together_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Once, Registers
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
@@ -182,16 +182,18 @@ def test_candidates_of_a_row_in_any_order_find_room(k: int, threads: int, vector
     warps = threads // 32
     one = one.having(team=Block(threads) if warps > 1 else Lanes(), threads=threads,
                      vectors=vectors)
-    parts = parts_of(k, one, pairs=True)
+    each = one.width * together_of(k, one, pairs=True) // parts_of(k, one, pairs=True)
     share = k // warps + (warps > 1)
     most = share + share // 16 + (2 if share > 4 else 0)  # peaks that reach a warp's bar
     rng = np.random.default_rng(k)
-    rows = rng.random((500, warps, 32, vectors * parts, one.width // parts), dtype=np.float32)
-    peaks = rows.max(-1).reshape(500, warps, -1)
-    if share <= few_lanes(warps):
-        peaks, most = rows.max((-1, -2)), share  # of lanes
+    rows = rng.random((500, warps, 32, vectors * one.width), dtype=np.float32)
+    if k // warps <= few_lanes(warps):
+        peaks, most = rows.max(-1), share  # of lanes
+    else:
+        peaks = np.maximum.reduceat(rows, range(0, vectors * one.width, each), axis=-1)
+        peaks = peaks.reshape(500, warps, -1)
     bar = np.sort(peaks, axis=-1)[..., -most].min(-1)
-    found = (rows >= bar[:, None, None, None, None]).sum((1, 2, 3, 4))
+    found = (rows >= bar[:, None, None, None]).sum((1, 2, 3))
     assert found.min() >= k
     assert found.mean() + 5 * found.std() <= room_of(k, one)
 
@@ -205,16 +207,17 @@ def test_candidates_of_a_cluster_find_room(k: int, threads: int, vectors: int, b
     one = fg.library.topk.compile(fg.Spec((9, 4096), "float32"), k=3, target="sm_90").schedule
     assert isinstance(one, CudaSchedule)
     one = one.having(team=Cluster(blocks), threads=threads, vectors=vectors)
-    warps, parts = blocks * threads // 32, parts_of(k, one, pairs=False)
+    warps = blocks * threads // 32
+    each = one.width * together_of(k, one, pairs=False) // parts_of(k, one, pairs=False)
     share = int(4 / 3 * k / warps) + 1
-    most = share + share // 16 + (2 if share > 4 else 0)
+    lanes = (k + (k + 2) // 3) // warps <= few_lanes(threads // 32)
+    most = share if lanes else share + share // 16 + (2 if share > 4 else 0)
     rng = np.random.default_rng(k)
     counts = []
     for _ in range(200):
-        rows = rng.random((warps, 32, vectors * parts, one.width // parts), dtype=np.float32)
-        peaks = rows.max(-1).reshape(warps, -1)
-        if share <= 12:
-            peaks, most = rows.max((-1, -2)), share  # of lanes
+        rows = rng.random((warps, 32, vectors * one.width), dtype=np.float32)
+        peaks = np.maximum.reduceat(rows, range(0, vectors * one.width, each), axis=-1)
+        peaks = rows.max(-1) if lanes else peaks.reshape(warps, -1)
         words = np.sort(np.sort(peaks, axis=-1)[:, -most])[::-1]
         counts.append(int((rows >= words[-(-k // share) - 1]).sum()))
     found = np.array(counts)

@@ -113,7 +113,7 @@ softmax_topk_kernel(
     load_items(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
     const auto top_key = [&](column_t column) { return TopKeys::key(x_row[column], column); };
-    const PairPeaks<TopKeys, __nv_bfloat16, kItems, Layout, 2> top_peaks(x_items, live);
+    const PairPeaks<TopKeys, __nv_bfloat16, kItems, Layout, 2, 6> top_peaks(x_items, live);
     EachPair<TopKeys, __nv_bfloat16, kItems, Layout, false, decltype(column_of)> top_each(x_items, live, column_of);
     collect_best(top_collected, WholeRow<column_t>{n_cols}, end - begin, live, rank, column_t{-1}, top_peaks, top_each, top_key);
     const State state = block_reduce<Team>(folded1, warp_states1);

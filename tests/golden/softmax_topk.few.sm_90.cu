@@ -87,7 +87,7 @@ __device__ __forceinline__ void sweep1_fold(
     });
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 8)
 softmax_topk_kernel(
     const float* __restrict__ x, float* __restrict__ values_out, long long* __restrict__ indices_out,
     long long x_stride, long long n_rows, long long n_cols_wide)
@@ -117,7 +117,7 @@ softmax_topk_kernel(
         const float x = x_row[column];
         return top_keys.key(x, column);
     };
-    const ItemPeaks<TopKeys, kVectors, kWidth, 1> top_peaks(live, top_item);
+    const ItemPeaks<TopKeys, kVectors, kWidth, 1, 8> top_peaks(live, top_item);
     EachItem<TopKeys, kVectors, kWidth, false, decltype(top_item), decltype(column_of)> top_each(live, top_item, column_of);
     collect_best(top_collected[team], WholeRow<column_t>{n_cols}, end - begin, live, rank, column_t{-1}, top_peaks, top_each, top_key);
     const State state = lanes_reduce<Team::kThreads>(folded1);

@@ -217,7 +217,7 @@ softmax_topk_4_top_kernel(
         const float div_stored = div_stored_row[column];
         return top_keys.key(div_stored, column);
     };
-    const ItemPeaks<TopKeys, kVectors, kWidth, 1> top_peaks(live, top_item);
+    const ItemPeaks<TopKeys, kVectors, kWidth, 1, 4> top_peaks(live, top_item);
     EachItem<TopKeys, kVectors, kWidth, false, decltype(top_item), decltype(column_of)> top_each(live, top_item, column_of);
     collect_best(top_collected, WholeRow<column_t>{n_cols}, end - begin, live, rank, column_t{-1}, top_peaks, top_each, top_key);
     if (const int entry = rank; entry < 5) {

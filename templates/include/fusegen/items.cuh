@@ -43,9 +43,10 @@ template <int kCount, int kWidth, typename Visit>
 __device__ __forceinline__ void for_items(int live, const Visit& visit)
 {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i / kWidth >= live) break;
-        visit(i);
+    for (int first = 0; first < kCount; first += kWidth) {
+        if (first / kWidth >= live) break;
+#pragma unroll  // a loop of one level with a break is not unrolled where it is long
+        for (int i = first; i < first + kWidth && i < kCount; ++i) visit(i);
     }
 }
 

@@ -71,6 +71,17 @@ __device__ __forceinline__ unsigned nth_of_warp(unsigned word, int n, int lane)
     return __shfl_sync(0xffffffffu, word, n - 1);
 }
 
+// The same for a small n: the greatest again and again, equal ones together.
+__device__ __forceinline__ unsigned one_of_best(unsigned word, int n)
+{
+    while (true) {
+        const unsigned best = greatest_of_warp(word);
+        n -= __popc(__ballot_sync(0xffffffffu, word == best));
+        if (n <= 0) return best;
+        if (word == best) word = 0;  // of zeros alone there are enough
+    }
+}
+
 // A word that at least `wanted` of what a warp has are not below, if that holds for `low`, and at most
 // `most` where words tell them apart. Halves the distance between a word that enough reach and one that
 // too few do: 32 rounds at most, whatever the values are.

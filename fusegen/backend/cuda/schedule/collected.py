@@ -19,7 +19,8 @@ from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
 from fusegen.backend.cuda.schedule.topk import STATIC_SHARED_BYTES
 from fusegen.backend.target import WARP
 
-_MOST_WORDS = {4: 48, 2: 32}  # bytes of an element → registers of a thread's items
+_MOST_WORDS = {4: 48, 2: 44}  # bytes of an element → registers of a thread's items
+_MOST_OF_SLICE = {4: 48, 2: 32}  # the same, where several blocks hold a row
 _THREADS = (64, 128, 256, 512)
 _MOST_OF_WARP = 256  # entries that one warp collects where two can: they take 0.6 to 0.9 times
 _ALONE = 1.35  # candidates for an entry: a bar is of peaks, and not sought to the end
@@ -30,6 +31,7 @@ _BESIDE = 64  # candidates of slices' lists, beside two and a half for an entry
 _LEAST_SLICE = 2  # elements of a slice for an entry of a list
 _MOST_SLICES = 528  # of a row
 _SOUGHT = 4 / 3  # of K: elements that the warps of a cluster seek, of which three in four suffice
+_PEAKS = 4  # for an entry of a list, where vectors share them
 _DENSE = 12  # items for an entry of a list, up to which keys are made of all
 
 
@@ -40,6 +42,18 @@ def parts_of(k: int, one: CudaSchedule, *, pairs: bool) -> int:
     while parts < one.width and threads * one.vectors * parts < 2 * k + 2 * k // 5:
         parts *= 2
     return parts
+
+
+def together_of(k: int, one: CudaSchedule, *, pairs: bool) -> int:
+    """Vectors whose items have one peak, or (pairs) two: all of a lane's where lanes' peaks make a
+    warp's bar, else so many that there are four times K peaks; of clusters, whose bars are lower,
+    one. Pairs of elements count as one."""
+    vectors = one.vectors // 2 if pairs and one.width == 1 else one.vectors
+    threads, each = one.team_threads * _blocks(one), 2 if pairs else 1
+    sought = k + (k + 2) // 3 if one.clustered else k
+    if sought // (threads // WARP) <= few_lanes(one.team_threads // WARP):
+        return max(1, vectors)
+    return 1 if one.clustered else max(1, vectors // -(-_PEAKS * k // (threads * each)))
 
 
 def makes_keys(k: int, one: CudaSchedule) -> bool:
@@ -105,9 +119,10 @@ def few_keys(warps: int) -> int:
     return 64 if warps > 2 else 32
 
 
-def _most_vectors(base: CudaSchedule, size: int) -> int:
-    """Vectors of a thread of a block; `size`: bytes of an element in all arrays."""
-    return max(1, _MOST_WORDS.get(size, 32) * 4 // (base.width * size))
+def _most_vectors(base: CudaSchedule, size: int, *, split: bool = False) -> int:
+    """Vectors of a thread; `size`: bytes of an element in all arrays."""
+    words = _MOST_OF_SLICE if split else _MOST_WORDS
+    return max(1, words.get(size, 32) * 4 // (base.width * size))
 
 
 def collected_schedules(
@@ -132,9 +147,9 @@ def collected_by_warps(
     vectors = -(-n_vectors // WARP)
     if max(lists) > _MOST_OF_WARP and n_vectors >= _THREADS[0] and base.width > 1:
         return
-    if vectors <= max(1, 128 // (base.width * size)):
+    if vectors <= _most_vectors(base, size):
         one = base.having(team=Lanes(), home=Registers(), threads=128, vectors=vectors)
-        yield from _fitting(replace(one, lists="collected"), lists)
+        yield from _fitting(replace(one, lists="collected", fixed=True, per_sm=32), lists)
 
 
 def collected_in_slices(
@@ -145,7 +160,7 @@ def collected_in_slices(
     if base.width == 1 or 2 * n_rows > there:
         return
     base = replace(base.having(home=Once()), lists="collected")
-    most = _most_vectors(base, size)
+    most = _most_vectors(base, size, split=True)
     for threads in (256, 512):
         for each in (1, 2, 3, 4):  # blocks of a multiprocessor
             share = -(-n_vectors // (each * there // n_rows))
@@ -163,7 +178,7 @@ def collected_in_clusters(
     if base.width == 1 or len(lists) > 1:
         return
     base, (k,) = replace(base.having(home=Registers()), lists="collected"), lists
-    most = _most_vectors(base, size)
+    most = _most_vectors(base, size, split=True)
     for blocks in base.target.cluster_sizes:
         share = -(-n_vectors // blocks)
         for threads in (256, 512):

@@ -140,7 +140,7 @@ class Lists:
 class ShortLists:
     """Lists of short rows, in instructions of a warp."""
 
-    rate: float = figure(4.6e9, "instruction/s", "of a multiprocessor")
+    rate: float = figure(5.75e9, "instruction/s", "of a multiprocessor")
     lonely: float = figure(3.0, "warp", "that lack on a multiprocessor")
     few: float = figure(0.000232, "µs", "few rows: an instruction of every warp of a scheduler")
     row: float = figure(100, "instruction", "once a row")

@@ -15,10 +15,13 @@ _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128)
 _FOLDED: tuple[int, tuple[tuple[int, RegisterLimit], ...]] = 25, ((34, 56), (10**6, 64))
 """Elements of 16 bits that a lane folds one by one, from which on few registers are best, and the
 fewest that do for so many at most."""
-_COLLECTED, _FREE, _DENSE = 24, 24, 64
-"""Registers beside the items of a thread that collects a list; items up to which so many do, and of
-three more each takes one; what does at least where keys are made of all. With fewer, loads wait
-for those before them: there is no register that they could go to."""
+_COLLECTED: tuple[tuple[int, RegisterLimit], ...] = (
+    (16, 40), (24, 48), (28, 56), (40, 64), (44, 72), (48, 80))
+_DENSE: RegisterLimit = 64
+"""Registers that hold the items of a thread that collects a list, and all that do for so many; what
+does at least where keys are made of all. With fewer, loads wait for those before them: there is no
+register that they could go to. A few values of 36 and more go through memory, once a row: another
+block of 256 threads is worth more."""
 _SCHEDULERS = 4
 """Of a multiprocessor: each has registers of its own, for whole warps."""
 _BASE, _BESIDE, _UNPACKED = 17, 2, 4
@@ -64,11 +67,11 @@ class Needs:
     def _tight(self, one: CudaSchedule) -> RegisterLimit | None:
         """For rows that threads of blocks hold and write: few registers, so that other rows are
         read and written meanwhile. None: compilers take what they like."""
-        if not one.home.threads_keep or one.in_warp or self.wide or self.calls:
+        if not one.home.threads_keep or self.wide or self.calls:
             return None
         if one.lists == "collected" and len(self.lists) == 1:
             return self._collecting(one)
-        if not self.stores or self.lists:
+        if one.in_warp or not self.stores or self.lists:
             return None
         words = max(self.words - _BESIDE, self.kept_bytes // 4)
         several = words > VECTOR_BYTES // 4
@@ -84,9 +87,9 @@ class Needs:
         row, as many as there are for so few. None: as usual, as where several arrays take more."""
         if one.blocks == 1:
             items = one.vectors * self.words
-            need = _COLLECTED + items + max(0, items - _FREE) // 3
-            need = max(need, _DENSE) if makes_keys(self.k, one) else need
-            return next((n for n in HELD if need <= n), None)
+            found = next((n for most, n in _COLLECTED if items <= most), None)
+            dense = found is not None and found < _DENSE and makes_keys(self.k, one)
+            return _DENSE if dense else found
         if self.rows is None or one.clustered:
             return None
         wanted = -(-self.rows * one.blocks // one.target.multiprocessors)

@@ -22,6 +22,7 @@ from fusegen.backend.cuda.schedule.collected import (
     makes_keys,
     parts_of,
     room_of,
+    together_of,
 )
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Registers
@@ -62,6 +63,7 @@ class ShortPlan:
     mine: int  # a power of two: candidates of a lane where they are picked
     bin_bits: int  # of the bins that a row is dealt to, or what is collected
     parts: int  # of a vector, whose peaks set a bar where candidates are collected
+    together: int  # vectors that share one
     collects_keys: bool  # are those so many that keys are made of all items?
 
     @property
@@ -88,12 +90,14 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
         pruned=sorts and vectors >= 4 * kept and schedule.vectors <= kept,
         group=group, groups=-(-schedule.items // group),
         room=0, mine=0, bin_bits=_bin_bits(schedule),
-        parts=1, collects_keys=False,
+        parts=1, together=1, collects_keys=False,
     )
     match schedule.lists:
         case "collected":
-            parts = parts_of(best.k, schedule, pairs=bool(plan.pair))
-            return replace(plan, room=room_of(best.k, schedule), parts=parts,
+            pairs = bool(plan.pair)
+            return replace(plan, room=room_of(best.k, schedule),
+                           parts=parts_of(best.k, schedule, pairs=pairs),
+                           together=together_of(best.k, schedule, pairs=pairs),
                            bin_bits=bin_bits_of(best.k, schedule),
                            collects_keys=makes_keys(best.k, schedule))
         case "picked":

@@ -164,7 +164,7 @@ def _collected_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: Shor
     """Rounds that count peaks, items that reach the bar, candidates that find their places."""
     threads, pairs = schedule.team_threads, bool(plan.pair)
     warps = threads // WARP
-    peaks = schedule.vectors * plan.parts * (0.5 if pairs else 1.0)
+    peaks = schedule.vectors * plan.parts / plan.together * (0.5 if pairs else 1.0)
     found = k * short.collected_more / threads
     item = short.collected_key if plan.collects_keys else short.collected_mark
     cost = item * schedule.items

@@ -18,7 +18,7 @@ struct CollectedCluster : Collected<TeamType, KeysType, kBest, kRoomFor, kBinBit
     // The least of many words would be far below the kBest: three of four warps are enough.
     static constexpr int kSought = kBest + (kBest + 2) / 3, kShare = kSought / kWarps;
     static constexpr int kMostShare = Collected<TeamType, KeysType, kBest, kRoomFor, kBinBits>::kMostShare;
-    static constexpr int kFewLanes = kShare <= kMostShare ? kMostShare : 0;
+    static constexpr bool kByLanes = kShare <= kMostShare, kOneByOne = kShare <= 6;
 
     unsigned bar;
     Told told[kWarps];

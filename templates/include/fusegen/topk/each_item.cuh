@@ -7,11 +7,13 @@
 
 namespace fusegen {
 
-// Orders of the greatest item in each of kParts parts of a chunk's vectors; 0 where a vector is not there.
-template <typename Keys, int kVectors, int kWidth, int kPartCount>
+// Orders of the greatest item in each of kPartCount parts of a chunk's vectors, or in kTogether vectors; 0 where a
+// vector is not there.
+template <typename Keys, int kVectors, int kWidth, int kPartCount, int kTogether = 1>
 struct ItemPeaks {
     typedef typename Keys::Order Order;
-    static constexpr int kParts = kPartCount, kCount = kVectors * kParts;
+    static constexpr int kParts = kPartCount, kEach = kTogether * kWidth / kParts;  // items of a peak
+    static constexpr int kItems = kVectors * kWidth, kCount = (kItems + kEach - 1) / kEach;
     static constexpr bool kFloats = Order::kHasNaN;
     static constexpr unsigned kMost = Order::kHasNaN ? 0xff800000u >> Order::kSpareBits : 0xffffffffu;  // NaN is no bar
     unsigned order[kCount];
@@ -19,17 +21,24 @@ struct ItemPeaks {
     template <typename ValueOf>
     __device__ __forceinline__ ItemPeaks(int live, const ValueOf& value_of)
     {
-        constexpr int kEach = kWidth / kParts;
+        constexpr int kRun = kEach < kWidth ? kEach : kWidth;  // of a vector
 #pragma unroll
         for (int p = 0; p < kCount; ++p) {
+            const int first = p * kEach;
             order[p] = 0;
-            if (p / kParts >= live) continue;
-            auto peak = value_of(p * kEach);
+            if (first / kWidth >= live) continue;
+            auto peak = value_of(first);
 #pragma unroll
-            for (int i = 1; i < kEach; ++i) peak = greater_of(peak, value_of(p * kEach + i));
+            for (int run = first; run < first + kEach && run < kItems; run += kRun) {
+                if (run / kWidth >= live) break;
+#pragma unroll
+                for (int i = run; i < run + kRun; ++i) peak = i > first ? greater_of(peak, value_of(i)) : peak;
+            }
             order[p] = Keys::order(peak);
         }
     }
+    // Of so many vectors.
+    static __device__ __forceinline__ int there(int live) { return (live * kParts + kTogether - 1) / kTogether; }
     // The top words of the least and of the greatest key of a value.
     static __device__ __forceinline__ unsigned least_word(unsigned word) { return word; }
     static __device__ __forceinline__ unsigned last_word(unsigned word) { return word; }
@@ -48,7 +57,7 @@ struct ItemPeaks {
         unsigned least = kMost;  // which NaN reaches
 #pragma unroll
         for (int p = 0; p < kCount; ++p)
-            if (p / kParts < live) least = min(least, order[p]);
+            if (p * kEach / kWidth < live) least = min(least, order[p]);
         return least;
     }
     __device__ __forceinline__ unsigned high() const

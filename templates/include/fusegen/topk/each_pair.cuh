@@ -7,13 +7,13 @@
 
 namespace fusegen {
 
-// The greatest items of kParts parts of a chunk's vectors, two a word; -inf where a vector is not there. A word of
-// theirs is the order of 16 bits.
-template <typename Keys, typename T, int kItems, typename Layout, int kPartCount>
+// The greatest items of kPartCount parts of a chunk's vectors, or of kTogether vectors, two a word; -inf where a vector
+// is not there. A word of theirs is the order of 16 bits.
+template <typename Keys, typename T, int kItems, typename Layout, int kPartCount, int kTogether = 1>
 struct PairPeaks {
     static constexpr int kWidth = Layout::kWidth, kParts = kPartCount;
-    static constexpr int kEach = kWidth / kParts;  // words that become one
-    static constexpr int kCount = kItems / (2 * kEach);
+    static constexpr int kEach = kWidth / kParts, kMade = kItems / (2 * kEach);  // words that become one, and how many
+    static constexpr int kCount = (kMade + kTogether - 1) / kTogether;
     static constexpr bool kFloats = true;
     static constexpr unsigned kMost = Keys::kInfinity | 0x8000u;  // NaN is no bar
     typedef decltype(pair_of(T{}, 0u)) Pair;
@@ -23,18 +23,27 @@ struct PairPeaks {
     {
         const unsigned none = (Keys::kInfinity | 0x8000u) * 0x10001u;
 #pragma unroll
-        for (int p = 0; p < kCount; ++p) {
+        for (int p = 0; p < kMade; ++p) {
             const int first = p * kEach;
             Pair peak = pair_of(T{}, items.word[first]);
 #pragma unroll
             for (int w = 1; w < kEach; ++w) peak = __hmax2_nan(peak, pair_of(T{}, items.word[first + w]));
             if constexpr (kWidth > 1) {
-                pair[p] = 2 * first / kWidth < live ? peak : pair_of(T{}, none);
+                peak = 2 * first / kWidth < live ? peak : pair_of(T{}, none);
             } else {
                 const unsigned word = items.word[p];
-                pair[p] = pair_of(T{}, 2 * p + 1 < live ? word : 2 * p < live ? __byte_perm(word, none, 0x7610) : none);
+                peak = pair_of(T{}, 2 * p + 1 < live ? word : 2 * p < live ? __byte_perm(word, none, 0x7610) : none);
             }
+            Pair& to = pair[p / kTogether];
+            to = p % kTogether > 0 ? __hmax2_nan(to, peak) : peak;
         }
+    }
+    // Of so many vectors.
+    static __device__ __forceinline__ int there(int live)
+    {
+        if constexpr (kTogether == 1) return live * kParts;
+        const int made = kWidth > 1 ? live : (live + 1) / 2;
+        return min(live * kWidth, (made + kTogether - 1) / kTogether * 2);
     }
     // The least and the greatest key of a value.
     static __device__ __forceinline__ unsigned least_word(unsigned word) { return word << 16; }
@@ -61,7 +70,7 @@ struct PairPeaks {
         Pair least = pair_of(T{}, Keys::kInfinity * 0x10001u);
 #pragma unroll
         for (int p = 0; p < kCount; ++p)
-            if (2 * p * kEach / kWidth < live) least = __hmin2(least, pair[p]);
+            if (2 * p * kTogether * kEach / kWidth < live) least = __hmin2(least, pair[p]);
         return min(Keys::order(word_of(least)), Keys::order(word_of(least) >> 16));
     }
     __device__ __forceinline__ unsigned high() const
