@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from fusegen.backend.arrays.layout import Layout
 from fusegen.backend.arrays.results import maker
-from fusegen.backend.arrays.spans import reach
+from fusegen.backend.arrays.spans import Shared, lie_of, reach, shared
 from fusegen.backend.executable import Bindable, Bound, Executable, Helped, Helper
 from fusegen.backend.words import address
 from fusegen.ir import graph as g
@@ -16,8 +17,9 @@ from fusegen.ir.nesting import nest
 from fusegen.ir.vectors import row_numbers
 from fusegen.pipeline.numbers import Scalars
 
-Apart = tuple[int, int, int, int]
-"""(i, j, low, high): arrays i and j overlap where low < address i − address j < high."""
+Apart = tuple[int, int, int, int, Callable[[int], Shared]]
+"""(i, j, low, high, shared): arrays i and j overlap where low < address i − address j < high, and
+`shared` of that distance says so: rows or columns of one may lie between those of the other."""
 
 
 class Ran(Protocol):
@@ -126,7 +128,8 @@ def _apart(views: list[Any], n_inputs: int) -> tuple[Apart, ...]:
     """Every given output against every input and every other output."""
     ends = [reach(v) for v in views]
     pairs = [(i, j) for i in range(n_inputs, len(views)) for j in range(i)]
-    return tuple((i, j, ends[j][0] - ends[i][1], ends[j][1] - ends[i][0]) for i, j in pairs)
+    return tuple((i, j, ends[j][0] - ends[i][1], ends[j][1] - ends[i][0],
+                  partial(shared, lie_of(views[i]), lie_of(views[j]))) for i, j in pairs)
 
 
 def nested(

@@ -82,8 +82,8 @@ class Recall:
             return MISS
         if ready.lesson is not None:
             self._teach(ready, (arrays, named, out, rest))
-        for i, j, low, high in ready.apart:  # a function of its own would cost at every call
-            if low < seen[1][i] - seen[1][j] < high:
+        for i, j, low, high, shared in ready.apart:  # a call for each would cost at every call
+            if low < (apart := seen[1][i] - seen[1][j]) < high and shared(apart):
                 return MISS
         return ready.run(seen[1], named, out)
 

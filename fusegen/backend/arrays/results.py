@@ -11,7 +11,7 @@ import numpy as np
 from fusegen.backend.arrays.adopt import adopt
 from fusegen.backend.arrays.labels import relabelled
 from fusegen.backend.arrays.rows import Rows, tail_of
-from fusegen.backend.arrays.spans import overlap, overlaps_itself
+from fusegen.backend.arrays.spans import overlap, overlaps_itself, within_reach
 from fusegen.backend.arrays.strips import side_by_side
 from fusegen.backend.arrays.views import columns_last, readable
 from fusegen.backend.memory import Adopted, Shape
@@ -106,9 +106,9 @@ def given_result(
                             why=f"Of shape {tuple(taken.array.shape)} with strides "
                             f"{taken.array.strides}, several elements share memory.")
     for other, source in inputs.items():
-        if overlap(taken.array, source.array):
+        if found := overlap(taken.array, source.array):
             raise ArgumentError(
-                f"{name} overlaps the input {other}",
+                f"{name} {found} the input {other}",
                 why="Rows are read more than once and by many threads at a time.",
                 fix="Give memory of its own, or leave out= away.",
             )
@@ -131,7 +131,7 @@ def _kernel_view(array: Any, param: Param, rows: Rows) -> Any | None:
     flat = _flat(array, param, rows)
     packed = flat.flags.c_contiguous or (param.shape == "element" and readable(flat))
     # reshape copies where it must
-    same = flat.size == 0 or (address(flat) == address(array) and overlap(flat, array))
+    same = flat.size == 0 or (address(flat) == address(array) and within_reach(flat, array))
     return flat if packed and same and address(flat) % flat.itemsize == 0 else None
 
 
@@ -147,8 +147,8 @@ def check_distinct(results: Sequence[Result]) -> None:
     given = [r for r in results if r.given]
     for i, one in enumerate(given):
         for other in given[i + 1 :]:
-            if overlap(one.shaped, other.shaped):
-                raise ArgumentError("two of the out= arrays overlap",
+            if found := overlap(one.shaped, other.shaped):
+                raise ArgumentError(f"one of the out= arrays {found} another",
                                     fix="Give each output memory of its own.")
 
 

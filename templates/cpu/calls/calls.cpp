@@ -76,7 +76,7 @@ PyObject* find(PyObject* self, PyObject* const* args, Py_ssize_t n)
     if (!spelled(args, n, 4, calls, s)) return nullptr;
     if (s.is_more) return Py_NewRef(calls.missed);
     const Held plan = s.ok ? calls.memory->find(s) : nullptr;
-    if (!plan || s.overlaps(plan->sizes)) return calls.miss(args);
+    if (!plan || s.within_reach(plan->sizes)) return calls.miss(args);
     if (plan->gpu.launch && !plan->gpu.is_current()) return calls.miss(args);
     Run run(*plan, s);
     if (!run.make() || !run.run()) return PyErr_Occurred() ? nullptr : calls.miss(args);

@@ -47,8 +47,9 @@ public:
         for (Py_ssize_t i = 0; ok && i < k; ++i) array(PyTuple_GetItem(out, i), true);
     }
 
-    // Does what out= gives share bytes with anything else? `sizes`: of the arrays' elements.
-    bool overlaps(const std::vector<int64_t>& sizes) const
+    // Does what out= gives lie within the reach of anything else? Whether it shares bytes with it
+    // Python decides, which is asked then. `sizes`: of the arrays' elements.
+    bool within_reach(const std::vector<int64_t>& sizes) const
     {
         for (int i = 0; i < n_arrays; ++i)
             for (int j = 0; spans[i].given && j < i; ++j)
