@@ -22,6 +22,7 @@ _MP.dps = 100
 _SAME = _MP.mpf(10) ** -30
 _TIE = _MP.mpf(10) ** -80  # nearer than this, a comparison of inexact numbers sees them equal
 _MOST_BITS = 4096
+USUAL_DIGITS, EXACT_DIGITS = 6, 15  # of numbers in messages; the last spell any short decimal
 _INDEPENDENT = _MP.mpf(10) ** -80
 LN2: Number = _MP.ln2 * 1
 
@@ -50,15 +51,30 @@ def apart(a: Number, b: Number) -> float:
     return float(abs(_mpf(a) - _mpf(b)))
 
 
-def spelled(value: Number) -> str:
-    """As a fraction, or a fraction of ln 2, where it is a simple one; else six digits."""
+def spelled(value: Number, digits: int = USUAL_DIGITS) -> str:
+    """As a fraction, or a fraction of ln 2, where it is a simple one; else with so many digits."""
     if isinstance(value, bool):
         return str(value)
     for unit, suffix in ((Fraction(1), ""), (LN2, "·ln 2")):
         near = _simple(_divided(value, unit))
         if near is not None and (near or not suffix):
             return f"{near}{suffix}".replace("1·", "") if abs(near) == 1 else f"{near}{suffix}"
-    return f"{float(value):.6g}"
+    if digits <= EXACT_DIGITS:
+        return f"{float(value):.{digits}g}"
+    return str(_MP.nstr(_mpf(value), digits))
+
+
+def digits_apart(one: Sequence[Number], other: Sequence[Number]) -> int:
+    """How many digits show that two lists of numbers differ, where any do; all, else the usual."""
+    for digits in (USUAL_DIGITS, 9, 12, EXACT_DIGITS, 20, 30, 50, _MP.dps):
+        if any(spelled(a, digits) != spelled(b, digits) for a, b in zip(one, other, strict=True)):
+            return digits
+    return USUAL_DIGITS
+
+
+def difference(a: Number, b: Number) -> str:
+    """a − b in three digits, however small it is."""
+    return str(_MP.nstr(_mpf(_minus(a, b)), 3))
 
 
 def _simple(value: Number) -> Fraction | None:

@@ -149,7 +149,8 @@ def _confirmed(short: ShortRows, a: Row, b: Row, then: Row) -> Confusion | None:
         return None
     names = (n for r in state for n in _names(short.graph, r))
     shared = tuple((n, _shown(v)) for n, v in zip(names, before[0], strict=True))
-    results = [" in columns ".join(map(_shown, values)) for values in after]
+    digits = numbers.digits_apart(*map(_flat, after))
+    results = [" in columns ".join(_shown(v, digits) for v in values) for values in after]
     return Confusion(a, b, then, short.given, shared, (results[0], results[1]))
 
 
@@ -161,10 +162,10 @@ def _names(graph: g.Graph, node: g.Reduce | g.TopK) -> tuple[str, ...]:
     return (name, f"{graph.names[node.arg]}[{name}]")[:len(_watched(node))]
 
 
-def _shown(value: exact.Values) -> str:
+def _shown(value: exact.Values, digits: int = numbers.USUAL_DIGITS) -> str:
     if isinstance(value, list):
-        return f"({', '.join(map(numbers.spelled, value))})"
-    return numbers.spelled(value)
+        return f"({', '.join(numbers.spelled(v, digits) for v in value)})"
+    return numbers.spelled(value, digits)
 
 
 def ratio(graph: g.Graph, node: g.Reduce | g.TopK) -> Ratio | None:

@@ -22,9 +22,21 @@ _WIDTH = 86  # of a line's variable part
 _SHORT = 4  # columns shown one by one
 
 
+_DIGITS, _ALL_DIGITS = 6, 17  # the last tell every two floats apart
+
+
 def short(value: float) -> str:
-    """Six digits: enough to see a difference."""
-    return f"{value:.6g}"
+    """Six digits: enough to see most differences; `told_apart` shows what they do not."""
+    return f"{value:.{_DIGITS}g}"
+
+
+def told_apart(values: tuple[float, ...], digits: int = _DIGITS) -> tuple[str, ...]:
+    """With so many digits, or as many more as show that different values are."""
+    different = len(set(map(repr, values)))
+    found = tuple(f"{v:.{digits}g}" for v in values)
+    if len(set(found)) >= different or digits >= _ALL_DIGITS:
+        return found
+    return told_apart(values, digits + 1)
 
 
 def number(value: float) -> float:
@@ -110,7 +122,7 @@ class Ratio:
         return self.after[0] / self.before[0], self.after[1] / self.before[1]
 
     def __str__(self) -> str:
-        a, b = map(short, self.factors)
+        a, b = told_apart(self.factors)
         old, new = (listed(tuple(map(short, t))) for t in (self.before, self.after))
         lines = [
             f"Row {self.row} has the terms {old}{_with(self.given)}; after appending {self.then} "
@@ -146,7 +158,8 @@ class Disorder:
     by_reverse: tuple[int, ...]
 
     def __str__(self) -> str:
-        f = ", ".join(f"f({short(x)}) = {short(y)}" for x, y in self.terms)
+        elements, results = (told_apart(v) for v in zip(*self.terms, strict=True))
+        f = ", ".join(f"f({x}) = {y}" for x, y in zip(elements, results, strict=True))
         return (
             f"Row {self.row}{_with(self.given)}: {f};\n"
             f"the first by f: {_columns(self.by_text)}; by {self.element}: "
@@ -173,9 +186,10 @@ class Stray:
     def __str__(self) -> str:
         rows = [f"{n} = {listed(_runs(values))}" for n, values in self.values]
         beside = f" ({self.beside})" if self.beside else ""
+        merged, text = told_apart((self.merged, self.text))
         return (
             f"Row {', '.join(rows)}{beside}:\n"
-            f"the merged sum gives {short(self.merged)}, the text {short(self.text)}."
+            f"the merged sum gives {merged}, the text {text}."
         )
 
 

@@ -12,9 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from fusegen.algebra.numbers import OPERATIONS, Number, Outside, spelled
+from fusegen.algebra.numbers import (
+    OPERATIONS,
+    USUAL_DIGITS,
+    Number,
+    Outside,
+    difference,
+    digits_apart,
+    spelled,
+)
 from fusegen.algebra.numbers import same as same_number
 from fusegen.ir.expr import Call, Expr, Lit, Var
+from fusegen.ir.operator import State
 from fusegen.ir.ops import OPS
 
 
@@ -45,11 +54,23 @@ def same(a: Number, b: Number) -> bool:
     return bool(a == b) if isinstance(a, bool) else same_number(a, b)
 
 
-def shown(value: Number) -> str:
-    """As a person writes it: 3, -1/2, true, inf; six digits where it has no fraction."""
+def shown(value: Number, digits: int = USUAL_DIGITS) -> str:
+    """As a person writes it: 3, -1/2, true, inf; so many digits where it has no fraction."""
     if isinstance(value, bool | float):
         return str(value).lower()
-    return spelled(value)
+    return spelled(value, digits)
+
+
+def told_apart(one: State, other: State) -> tuple[int, str]:
+    """(digits that show that two states differ, or the usual; what says so where none do)."""
+    differ = [n for n in one if not same(one[n], other[n])]
+    if any(isinstance(s[n], bool | float) for n in differ for s in (one, other)):
+        return USUAL_DIGITS, ""
+    digits = digits_apart([one[n] for n in differ], [other[n] for n in differ])
+    if any(shown(one[n], digits) != shown(other[n], digits) for n in differ):
+        return digits, ""
+    where = f" in {differ[0]}" if len(one) > 1 else ""
+    return digits, f"they differ by {difference(one[differ[0]], other[differ[0]])}{where}"
 
 
 def computed(op: str, args: list[Number]) -> Number:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, pairwise, product, takewhile
 
-from fusegen.algebra.numbers import Number
-from fusegen.algebra.own.exact import evaluate, exact, same, shown
+from fusegen.algebra.numbers import EXACT_DIGITS, Number
+from fusegen.algebra.own.exact import evaluate, exact, same, shown, told_apart
 from fusegen.algebra.own.reachable import constants_of
 from fusegen.ir.derivation import Counterexample
 from fusegen.ir.expr import Call, Var, walk
@@ -194,20 +194,24 @@ def _lines(
     operator: Operator, states: dict[str, State], pieces: tuple[Piece, ...],
     parts: dict[str, State], sides: dict[str, State],
 ) -> Iterator[str]:
+    digits, beside = told_apart(*sides.values())
     for (name, state), piece in zip(states.items(), pieces, strict=True):
         of = f"the state of {show_piece(piece, operator.elements)}" if piece else "the identity"
-        yield f"{name} = {show_state(state)}, {of}"
+        yield f"{name} = {show_state(state, digits)}, {of}"
     both = {**parts, **sides}
-    yield "; ".join(f"{n} = {show_state(s)}" for n, s in both.items() if n not in states)
+    told = [f"{n} = {show_state(s, digits)}" for n, s in both.items() if n not in states]
+    yield "; ".join([*told, beside] if beside else told)
 
 
-def show_state(state: State) -> str:
+def show_state(state: State, digits: int) -> str:
     if list(state) == ["value"]:
-        return shown(state["value"])
-    return f"{{{', '.join(f'{n}: {shown(v)}' for n, v in state.items())}}}"
+        return shown(state["value"], digits)
+    return f"{{{', '.join(f'{n}: {shown(v, digits)}' for n, v in state.items())}}}"
 
 
 def show_piece(piece: Piece, elements: tuple[Var, ...]) -> str:
+    """Elements as they are: who checks by hand begins with them."""
+    told = [[shown(v, EXACT_DIGITS) for v in element] for element in piece]
     if len(elements) == 1:
-        return f"[{', '.join(shown(e[0]) for e in piece)}]"
-    return f"[{', '.join('(' + ', '.join(map(shown, e)) + ')' for e in piece)}]"
+        return f"[{', '.join(one for one, in told)}]"
+    return f"[{', '.join('(' + ', '.join(one) + ')' for one in told)}]"

@@ -18,7 +18,7 @@ from fusegen.ir import graph as g
 from fusegen.ir.conditions import asks_of_rows
 from fusegen.ir.derivation import Commuted, Dependent, Derivation, Refusal, RefusalKind, Refused
 from fusegen.ir.dtypes import BOOL, FLOAT32, INT64, DType
-from fusegen.ir.witness import Stray
+from fusegen.ir.witness import Stray, told_apart
 from fusegen.oracle.bank import bank_of
 from fusegen.oracle.replay import chain
 
@@ -105,8 +105,9 @@ def _refused(graph: g.Graph, entry: Dependent, alarm: Alarm) -> Refused:
     if isinstance(node, g.Reduce) and asks_of_rows(node.arg):
         switch = refused(graph, node, entry.depends_on, RefusalKind.KINK, ROUNDED)
         return replace(switch, refusal=replace(switch.refusal, witness=stray(alarm)))
+    error, allowed = told_apart((alarm.error, alarm.allowed), 3)
     found = "it is not finite where the text is." if alarm.error == float("inf") else (
-        f"it is wrong by {alarm.error:.3g}, where rounding explains {alarm.allowed:.3g}."
+        f"it is wrong by {error}, where rounding explains {allowed}."
     )
     why = f"its merge is proved over the real numbers, but in {alarm.floats}, one element at a " \
           f"time,\n{found}"

@@ -17,6 +17,7 @@ from fusegen.algebra.refusals import refused
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Commuted, Derivation, RefusalKind, Refused
 from fusegen.ir.dtypes import DType
+from fusegen.ir.witness import told_apart
 from fusegen.oracle.bank import Bank
 from fusegen.oracle.reference import every_value
 
@@ -97,7 +98,7 @@ def _ordered(
 def _told(
     graph: g.Graph, entry: Commuted, order: _Order, x: Array, f: Array
 ) -> Refused:
-    found = " and ".join(f"{v:.6g}" for v in f)
+    found = " and ".join(told_apart(tuple(map(float, f))))
     why = ("over the reals it follows the order of its element, or reverses it; in floats, where "
            "parts of it\nleave the range, it does not: for "
            f"{entry.atom} = {x[0]:.9g} and {x[1]:.9g} of one row it is {found}.")
