@@ -35,7 +35,7 @@ def sides_of(monoid: fg.OwnMonoid) -> tuple[str, str, str]:
     return left.split(" = ")[1], right.split(" = ")[1], beside
 
 
-@pytest.mark.parametrize("by", [0.5, 1e-5, 1e-9, 1e-12, 1e-15, 1e-25, 1e-90])
+@pytest.mark.parametrize("by", [0.5, 1e-5, 1e-9, 1e-12, 1e-15, 1e-25])
 def test_the_sides_of_a_law_differ_in_print(by):
     left, right, beside = sides_of(bent(by))
     assert left != right
@@ -44,9 +44,9 @@ def test_the_sides_of_a_law_differ_in_print(by):
 
 def test_what_no_digits_show_is_shown_by_itself():
     left, right, beside = sides_of(bent(1e-200))
-    assert left == right
-    assert beside == "they differ by 2.0e-200" or beside == "they differ by -2.0e-200"
-    assert sides_of(bent(1e-200, n=0))[2].endswith("e-200 in v")
+    assert left == right == "{v: 3}"
+    assert beside == "they differ by 2.0e-200"
+    assert sides_of(bent(1e-90, n=0))[2] == "they differ by 2.0e-90 in v"
 
 
 def test_digits_of_exact_numbers():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from math import isqrt
 from typing import Any
 
@@ -65,9 +66,11 @@ def spelled(value: Number, digits: int = USUAL_DIGITS) -> str:
 
 
 def digits_apart(one: Sequence[Number], other: Sequence[Number]) -> int:
-    """How many digits show that two lists of numbers differ, where any do; all, else the usual."""
-    for digits in (USUAL_DIGITS, 9, 12, EXACT_DIGITS, 20, 30, 50, _MP.dps):
-        if any(spelled(a, digits) != spelled(b, digits) for a, b in zip(one, other, strict=True)):
+    """How many digits show that two lists of numbers differ: the usual, also where none do, or
+    some more than the first that tell, which may be but how the last is rounded."""
+    for first, digits in pairwise((0, USUAL_DIGITS, 9, 12, EXACT_DIGITS, 20, 30, 50)):
+        least = digits if digits == USUAL_DIGITS else first
+        if any(spelled(a, least) != spelled(b, least) for a, b in zip(one, other, strict=True)):
             return digits
     return USUAL_DIGITS
 

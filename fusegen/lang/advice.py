@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from numbers import Number
+from typing import Any
 
-from fusegen.ir.nearest import nearest
+from fusegen.ir.nearest import closest
 
 _WORDS = """
     abs all any argmax argmin cast ceil cos count dot erf exp exp2 expm1 floor index inner isfinite
@@ -13,6 +16,15 @@ _WORDS = """
 """
 WORDS = frozenset(_WORDS.split())
 """The language: fg.<word> for each."""
+
+_LIBRARY = """
+    absmax_quantize attention contrastive cross_entropy entropy gaussian_sum head_topk kmeans_assign
+    layer_norm linear_cross_entropy log_softmax moe_gate naive_softmax nearest norm2 rms_norm
+    softmax softmax_topk var_mean weighted_mean
+"""
+_KNOWN = {name: f"fg.library.{name}" for name in _LIBRARY.split()} | {w: f"fg.{w}" for w in WORDS}
+"""The language's words and the texts of the library, as they are written. Spelled out: the library
+is made of what is here."""
 
 _CODE = {
     "std": "fg.sqrt(fg.var(x)); fg.var divides by the number of columns",
@@ -93,8 +105,10 @@ def instead(name: str) -> str:
         return f"Write {_CODE[name]}."
     if name in _SAID:
         return _SAID[name]
-    guess = nearest(name, WORDS)
-    return guess.replace("'", "fg.", 1).replace("'", "")
+    if name in _KNOWN:
+        return f"Write {_KNOWN[name]}."
+    found = closest(name, _KNOWN)
+    return f"Did you mean {_KNOWN[found]}?" if found else ""
 
 
 def shown(value: object) -> str:
@@ -102,6 +116,8 @@ def shown(value: object) -> str:
     kind = type(value).__name__
     if isinstance(value, str | complex) or value is None:
         return repr(value)
+    if isinstance(value, Enum):
+        return str(value) if type(value).__str__ is Enum.__str__ else f"{kind}.{value.name}"
     return f"{kind} {value!r}" if isinstance(value, Number) else kind
 
 
@@ -116,6 +132,9 @@ def remedy(value: object) -> str:
             return "There are kernels for real numbers only."
         case str() | bytes():
             return "Numbers in strings are converted by float(…)."
+        case Enum():
+            return (f"A member of an enumeration is a name: what it holds is {shown(value)}.value; "
+                    "members of enum.IntEnum are numbers.")
         case Number():
             return "float(…) makes a number of it."
         case _ if callable(value):
@@ -124,3 +143,36 @@ def remedy(value: object) -> str:
             return "Its .item() is a number."
     return ("Pass arrays as parameters of the pipeline; annotate fg.PerColumn or fg.PerRow where "
             "they are not (rows, columns).")
+
+
+def lasting(name: str, value: object) -> str:
+    """What to give in place of a constant that can change; `name` is what it is called."""
+    match value:
+        case list():
+            return f"Give a tuple: tuple({name})."
+        case set():
+            return f"Give frozenset({name})."
+        case dict():
+            return "Give a NamedTuple or a frozen dataclass, whose fields the text reads."
+        case tuple():
+            return _lasting_inside([(f"{name}[{i}]", v) for i, v in enumerate(value)])
+        case _ if is_dataclass(value) and not _is_lasting(type(value)):
+            return f"Decorate {type(value).__name__} with @dataclass(frozen=True)."
+        case _ if is_dataclass(value):
+            return _lasting_inside([(f"{name}.{f.name}", getattr(value, f.name, None))
+                                    for f in fields(value)])
+    return "Arrays are positional parameters; records are NamedTuples or frozen dataclasses."
+
+
+def _lasting_inside(parts: list[tuple[str, Any]]) -> str:
+    for name, value in parts:
+        try:
+            hash(value)
+        except TypeError:
+            return lasting(name, value)
+    return "Arrays are positional parameters."
+
+
+def _is_lasting(cls: type) -> bool:
+    """Has it a hash? Other dataclasses can be changed."""
+    return cls.__hash__ is not None

@@ -17,6 +17,7 @@ from fusegen.ir.literals import as_index, constant, constant_key, is_whole, plai
 from fusegen.ir.loc import Loc
 from fusegen.ir.nearest import nearest
 from fusegen.ir.varying import Number, raw
+from fusegen.lang.advice import lasting
 from fusegen.lang.annotations import axis_of, constant_of
 from fusegen.lang.value import Value
 from fusegen.lang.written import def_loc, parameter_loc
@@ -156,9 +157,8 @@ class Signature:
         name, value = next((n, v) for n, v in bound.items() if not _is_hashable(v))
         return ArgumentError(
             f"{self.name}: constant {name} is {type(value).__name__}",
-            why="Constants become part of the kernel: numbers, strings, tuples of them.",
-            fix="Arrays are positional parameters.",
-        )
+            why="Constants become part of the kernel: numbers, strings, tuples, records.",
+            fix=lasting(name, value))
 
     def array_as_constant(self, name: str, kind: str) -> ArgumentError:
         """For one that is an array, if of one number: torch's, which are told apart by where they

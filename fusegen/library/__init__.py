@@ -1,5 +1,10 @@
 """What is built on pipelines: the library's texts, gradients, safe texts, checks."""
 
+from typing import TYPE_CHECKING, NoReturn
+
+from fusegen.ir.errors import UnknownName
+from fusegen.lang.advice import instead
+from fusegen.lang.blame import callers_line
 from fusegen.library.texts import (
     PIPELINES,
     absmax_quantize,
@@ -30,6 +35,15 @@ from fusegen.library.vectors import (
     linear_cross_entropy,
     nearest,
 )
+
+if not TYPE_CHECKING:  # what a type checker knows is all there is
+
+    def __getattr__(name: str) -> NoReturn:
+        """What to write for a text that is not there."""
+        if name.startswith("__"):  # a protocol that someone asks after
+            raise AttributeError(name)
+        raise UnknownName(f"fusegen.library has no {name}", where=callers_line(), fix=instead(name))
+
 
 __all__ = [
     "EVERY",

@@ -90,21 +90,8 @@ def given_result(
                             f"'{param.dtype}') makes one.")
     taken = adopt(name, out)
     like = next(iter(inputs.values()))
-    shape = result_shape(param, rows)
-    if taken.place != like.place:
-        raise ArgumentError(f"{name} is on {taken.place}, the inputs on {like.place}")
-    if tuple(taken.array.shape) != shape:
-        raise ShapeError(f"{name} has shape {tuple(taken.array.shape)}, the result {shape}")
-    if taken.dtype != param.dtype:
-        raise DTypeError(f"{name} has type {taken.dtype}, the result {param.dtype}")
-    converted = isinstance(taken.array, np.ndarray) and taken.array is not out
-    if not getattr(taken.array.flags, "writeable", True) or (
-            converted and taken.family == "numpy"):
-        raise ArgumentError(f"{name} cannot be written to", why="It is read-only or converted.")
-    if overlaps_itself(taken.array):
-        raise ArgumentError(f"{name} overlaps itself", fix="Give every element its own memory.",
-                            why=f"Of shape {tuple(taken.array.shape)} with strides "
-                            f"{taken.array.strides}, several elements share memory.")
+    _check_kind(name, taken, param, result_shape(param, rows), like)
+    _check_writable(name, taken, out)
     for other, source in inputs.items():
         if found := overlap(taken.array, source.array):
             raise ArgumentError(
@@ -113,6 +100,36 @@ def given_result(
                 fix="Give memory of its own, or leave out= away.",
             )
     return _write_through(taken.array, param, rows, out, like)
+
+
+def _check_kind(name: str, taken: Adopted, param: Param, shape: Shape, like: Adopted) -> None:
+    """Raises ArgumentError, ShapeError or DTypeError for a place, shape or type that does not
+    fit."""
+    given = tuple(taken.array.shape)
+    fix = f"Give an array of shape {shape} and type {param.dtype}, or leave out= away: one is made."
+    if taken.place != like.place:
+        raise ArgumentError(f"{name} is on {taken.place}, the inputs on {like.place}",
+                            why="Kernels run, and write, where the inputs are.",
+                            fix=f"Give an array on {like.place}, or leave out= away: one is made.")
+    if given != shape:
+        raise ShapeError(f"{name} has shape {given}, the result {shape}", fix=fix,
+                         why="Results are written as they are: nothing is reshaped or broadcast.")
+    if taken.dtype != param.dtype:
+        raise DTypeError(f"{name} has type {taken.dtype}, the result {param.dtype}", fix=fix,
+                         why="Results are written as they are: nothing is converted.")
+
+
+def _check_writable(name: str, taken: Adopted, out: Any) -> None:
+    """Raises ArgumentError for memory that cannot be written to, or is there twice."""
+    converted = isinstance(taken.array, np.ndarray) and taken.array is not out
+    if not getattr(taken.array.flags, "writeable", True) or (
+            converted and taken.family == "numpy"):
+        raise ArgumentError(f"{name} cannot be written to", why="It is read-only or converted.",
+                            fix="Give an array that can be, or leave out= away: one is made.")
+    if overlaps_itself(taken.array):
+        raise ArgumentError(f"{name} overlaps itself", fix="Give every element its own memory.",
+                            why=f"Of shape {tuple(taken.array.shape)} with strides "
+                            f"{taken.array.strides}, several elements share memory.")
 
 
 def _write_through(array: Any, param: Param, rows: Rows, out: Any, like: Adopted) -> Result:

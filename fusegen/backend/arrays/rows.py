@@ -183,12 +183,14 @@ def _check_side_input(node: g.Input, shape: Shape, rows: Rows, batched: bool) ->
                     f"{node.name} has shape {shape}, not {(*rows.lead[:-1], rows.n_cols)}",
                     why="It is per column: one value for each; leading axes broadcast against "
                     "those of the rows but the last.",
+                    fix=_give(node, f"({rows.n_cols},), or {(*rows.lead[:-1], rows.n_cols)}"),
                 )
         case g.Axis.PER_COLUMN:
             if shape not in ((rows.n_cols,), rows.cols):
                 raise ShapeError(
                     f"{node.name} has shape {shape}, not {rows.cols}",
                     why="It is per column: one value for each.",
+                    fix=_give(node, rows.cols, "fg.PerRow" if shape == rows.lead else ""),
                 )
         case g.Axis.PER_ROW:
             if shape == _kept(rows):
@@ -197,7 +199,14 @@ def _check_side_input(node: g.Input, shape: Shape, rows: Rows, batched: bool) ->
                 raise ShapeError(
                     f"{node.name} has shape {shape}, the rows have {rows.lead}",
                     why="It is per row: one value for each.",
+                    fix=_give(node, rows.lead, "fg.PerColumn" if shape == rows.cols else ""),
                 )
+
+
+def _give(node: g.Input, shape: object, instead: str = "") -> str:
+    """What to do about a wrong shape: another array, or the annotation that fits this one."""
+    other = f", or annotate it {instead}, as its shape says" if instead else ""
+    return f"Give {node.name} the shape {shape}{other}."
 
 
 def _fits(shape: Shape, whole: Shape) -> bool:

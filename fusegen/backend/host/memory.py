@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
+from enum import Enum
 from functools import cache, partial
 from typing import Any
 
@@ -237,6 +238,8 @@ def _adopt_other(name: str, given: Any) -> Adopted:
         if name in ("self", "cls") else f"{name}.toarray() makes an array."
         if hasattr(given, "toarray") else f"{name}.collect() makes one with values."
         if hasattr(given, "collect")
+        else f"A constant is a keyword-only parameter: def …(x, *, {name})."
+        if isinstance(given, Enum | dict | str) or is_dataclass(given)
         else f"numpy.asarray({name}) may make one.",
     )
 
