@@ -71,6 +71,23 @@ def test_out_is_written_and_what_overlaps_is_refused(there: Callable[..., Any]) 
         same(out, want)
         with pytest.raises(fg.ArgumentError, match="overlaps"):
             p(x, out=memory[5:15])
+        with pytest.raises(fg.ArgumentError, match="overlaps"):
+            p(memory[:, :200], out=memory[:, 199:399])
+
+@LIBRARIES
+@pytest.mark.parametrize("cut", [
+    lambda m: (m[::2], m[1::2]), lambda m: (m[:, :200], m[:, 200:400]),
+    lambda m: (m[:, 201:402], m[:, :201]),
+], ids=["rows in turn", "columns side by side", "at odd places"])
+def test_parts_of_one_array_that_share_nothing(there: Callable[..., Any], cut: Any) -> None:
+    p, values = fresh("softmax"), rows(20, 512)
+    x, out = cut(there(values.copy()))
+    want = p.reference(cut(values)[0])
+    for _ in range(3):
+        assert p(x, out=out) is out
+        same(out, want)
+        same(x, cut(values)[0])
+
 
 
 def test_gradients_are_recorded_however_often() -> None:
