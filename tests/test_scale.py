@@ -12,8 +12,13 @@ import pytest
 from support.pace import within
 
 import fusegen as fg
+from fusegen.backend.cpu.emit import scope
+from fusegen.backend.cpu.emit.scope import sweep_exprs
 from fusegen.ir.errors import TraceError
+from fusegen.ir.kernel import Sweep
 from fusegen.lang.value import Value
+from fusegen.library.gradient.given_lists import Picked
+from fusegen.library.gradient.grad import Gradient, gradient_of
 from fusegen.pipeline.pipeline import Pipeline
 from fusegen.rewrite.adjoint.transplant import Text
 
@@ -215,6 +220,63 @@ def test_gradients_of_deep_texts() -> None:
         slope = np.where(y > y * 0.5 + i, slope, 0.5 * slope)
         y = np.maximum(y, y * 0.5 + i)
     np.testing.assert_allclose(found, slope + 0.5**500, atol=1e-12)
+
+
+def weights(x: Any, *, k: int) -> Any:
+    values, _ = fg.topk(x, k)
+    powers = fg.exp(values - fg.max(values))
+    return powers / fg.sum(powers)
+
+
+def gate(x: Any, *, k: int) -> Any:
+    values, _ = fg.topk(fg.library.softmax(x), k)
+    return values / fg.sum(values)
+
+
+def of_columns(text: Any, k: int) -> Gradient:
+    """The gradient of a text of lists, their columns given."""
+    p = fg.pipeline(text)
+    found = gradient_of(Picked(p, p.traces.varied(frozenset({"x"}), {"k": k}).graph), "x", {})
+    assert isinstance(found, Gradient)
+    return found
+
+
+@pytest.mark.parametrize("text", [weights, gate], ids=["weights", "gate"])
+def test_gradients_of_lists_are_linear_in_their_entries(text: Any) -> None:
+    def nodes(k: int) -> int:
+        gradient = of_columns(text, k)
+        present = frozenset(gradient.signature.arrays)
+        return len(gradient.traces.varied(present, {}).graph.nodes)
+
+    start = time.process_time()
+    small, large = nodes(16), nodes(64)
+    assert large < 4 * 1.5 * small, f"{small} nodes, and {large} for four times as many entries"
+    assert within(time.process_time() - start, 20)
+
+
+@pytest.mark.parametrize("k", [16, 33])
+@pytest.mark.parametrize("text", [weights, gate], ids=["weights", "gate"])
+def test_gradients_of_long_lists_are_right(text: Any, k: int) -> None:
+    cotangent = np.random.default_rng(1).normal(size=(k, len(X)))
+    columns = np.argsort(-X, axis=1)[:, :k].T
+    found = of_columns(text, k).reference(*cotangent, X, *columns)
+    powers = np.exp(np.take_along_axis(X, columns.T, 1))
+    y = powers / powers.sum(axis=1, keepdims=True)
+    right = np.zeros_like(X)
+    share = y * (cotangent.T - (cotangent.T * y).sum(axis=1, keepdims=True))
+    np.put_along_axis(right, columns.T, share, 1)
+    np.testing.assert_allclose(found, right, atol=1e-12)
+
+
+def test_a_kernel_of_many_row_values_asks_once_which_are_known(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Sweep] = []
+    monkeypatch.setattr(scope, "sweep_exprs",
+                        lambda sweep: asked.append(sweep) or sweep_exprs(sweep))
+    monkeypatch.setenv("FUSEGEN_CACHE_MB", "0")
+    fg.pipeline(lambda x: rows(x)).source("cpu")
+    assert 0 < len(asked) < 10
 
 
 def test_kernels_of_shared_and_long_expressions_are_right() -> None:

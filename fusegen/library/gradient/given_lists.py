@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
@@ -60,6 +61,12 @@ class Picked(Pipeline):
         text = Text(pipeline.name, pipeline.__doc__ or "", pipeline.fn,
                     [*own, *columns, *constants], self._text)
         super().__init__(text, allow_cancellation=pipeline.allow_cancellation)
+
+    @property
+    def together(self) -> list[tuple[int, ...]]:
+        """Positions of the outputs: those that are one list's are one group."""
+        starts = itertools.accumulate((max(size, 1) for size in self.sizes), initial=0)
+        return [tuple(range(a, b)) for a, b in itertools.pairwise(starts)]
 
     def _text(self, *arrays: Value, **constants: Any) -> Any:
         graph, rest = self._graph, iter(arrays[len(self._graph.inputs) :])

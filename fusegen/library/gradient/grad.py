@@ -29,6 +29,7 @@ from fusegen.lang.signature import check_names, constants_key
 from fusegen.lang.trace import inline, leaves, unique_names
 from fusegen.lang.value import PerRow, RowVector, Value, builder, lift
 from fusegen.library.gradient.columns import ColumnGradient
+from fusegen.library.gradient.given_lists import Picked
 from fusegen.library.gradient.open import OpenGradient
 from fusegen.library.gradient.outputs import check_outputs, extents_of
 from fusegen.library.gradient.vectors.grad import VectorGradient
@@ -105,8 +106,10 @@ class Gradient(Pipeline):
         check_outputs(self.forward.name, outputs, self._extents)
         wanted = [self._wanted(name, given[name]) for name in self.wrt]
         reverse = Reverse(wanted, self._prover(own, constants, tuple(outputs)))
-        for position, (name, _) in self._cotangents.items():
-            reverse.add((outputs[position], lift(given[name])))
+        names = self.cotangents
+        for positions in _together(self.forward, names):
+            pairs = [(outputs[p], lift(given[names[p]])) for p in positions]
+            reverse.add(*pairs, alike=len(pairs) > 1)
         found = [_written(reverse, node, f"grad_{name}")
                  for node, name in zip(wanted, self.wrt, strict=True)]
         present = frozenset(n for n, v in given.items() if v is not None)
@@ -153,6 +156,14 @@ class Gradient(Pipeline):
         given |= scalars_of(graph, constants)
         moved = transplant(graph.outputs, given, graph)
         return nest(graph.structure, [Value(node) for node in moved])
+
+
+def _together(forward: Pipeline, positions: Collection[int]) -> list[tuple[int, ...]]:
+    """Outputs that go back in one sweep: the entries of a list are alike, and one sweep for each
+    would write as many times what all of them send through."""
+    if isinstance(forward, Picked):
+        return forward.together
+    return [(position,) for position in positions]
 
 
 def _written(reverse: Reverse, node: g.Input, name: str) -> Value:

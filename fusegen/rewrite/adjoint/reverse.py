@@ -72,6 +72,23 @@ def _passes(node: g.Node, active: set[g.Node]) -> bool:
             return True
 
 
+def passage(outputs: Sequence[g.Node], start: g.Node) -> g.Node:
+    """The last value through which all go that leads from `start` to the outputs; itself, where
+    there is no other."""
+    order = g.topological(outputs)
+    last = {a: i for i, node in enumerate(order) for a in g.operands(node)}
+    last |= dict.fromkeys(outputs, len(order))
+    found, led, open_until = start, {start}, 0
+    for i, node in enumerate(order):
+        if node is not start and not any(a in led for a in g.operands(node)):
+            continue
+        if open_until <= i:  # nothing before it is used behind it
+            found = node
+        led.add(node)
+        open_until = max(open_until, last[node])
+    return found
+
+
 @dataclass
 class Reverse:
     """Adjoints of `wanted` inputs, one output after another."""
@@ -82,9 +99,10 @@ class Reverse:
     proofs: list[Obligation] = field(default_factory=list)
     found: dict[g.Node, Terms] = field(default_factory=dict)
 
-    def add(self, *pairs: tuple[g.Node, g.Node]) -> None:
+    def add(self, *pairs: tuple[g.Node, g.Node], alike: bool = False) -> None:
         """Add what the cotangents of outputs contribute, (output, cotangent) each: together, so
-        that what they send back over the same sums is one sum."""
+        that what they send back over the same sums is one sum. alike: the outputs are the entries
+        of one list, each the same function of its own entry and of all."""
         outputs = tuple(dict.fromkeys(output for output, _ in pairs))
         order = g.topological(outputs)
         active = active_nodes(order, self.wanted)
@@ -95,7 +113,7 @@ class Reverse:
         adjoints = dict(own)
         for node in reversed(order):
             terms = adjoints.get(node)
-            if terms is not None and node in active and self._cancels(outputs, node):
+            if terms is not None and node in active and self._cancels(outputs, node, alike):
                 terms = own.get(node)
             if node not in active or not terms:
                 continue
@@ -186,17 +204,29 @@ class Reverse:
             case _:
                 assert_never(node.fold)
 
-    def _cancels(self, outputs: Sequence[g.Node], node: g.Node) -> bool:
+    def _cancels(self, outputs: Sequence[g.Node], node: g.Node, alike: bool) -> bool:
         """Is the node a maximum or minimum with which all other outputs are proved not to move?"""
         if not isinstance(node, g.Reduce) or node.fold not in (g.Fold.MAX, g.Fold.MIN) or \
                 g.is_vector(node):
             return False
-        proofs = [self.stationary(o, node) for o in outputs
-                  if o is not node and node in g.topological((o,))]
+        others = [o for o in outputs if o is not node and node in g.topological((o,))]
+        if alike and 1 < len(others) == len(outputs):
+            return self._alike_cancel(others, node)
+        proofs = [self.stationary(o, node) for o in others]
         if any(proof.status != "proved" for proof in proofs):
             return False
         self.proofs += proofs
         return True
+
+    def _alike_cancel(self, outputs: Sequence[g.Node], node: g.Reduce) -> bool:
+        """Likewise, of entries of one list: one proof is for all. It is short where the outputs
+        know of the node through one value only, as probabilities do of their maximum."""
+        for one in dict.fromkeys((passage(outputs, node), outputs[0])):
+            proof = None if one is node else self.stationary(one, node)
+            if proof is not None and proof.status == "proved":
+                self.proofs.append(proof)
+                return True
+        return False
 
 
 def _product(terms: Terms, factor: Operand) -> Terms:

@@ -12,6 +12,7 @@ from fusegen.ir.dtypes import Kind
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import Gather, InnerStep, Kernel, Let, ListFold, Step, Sweep
 from fusegen.ir.monoid import Monoid
+from fusegen.ir.shared import lazy
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class RowScope:
     kernel: Kernel
     dialect: CpuDialect  # of row text
 
-    @property
+    @lazy  # asked at every row value: a gradient of a list has thousands
     def known(self) -> dict[str, Kind]:
         """Members of `Known` in the order they become known."""
         used: set[str] = set()
