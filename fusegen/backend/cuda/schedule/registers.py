@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cuda.schedule.bounds import BOUNDS, HELD, RegisterLimit
-from fusegen.backend.cuda.schedule.collected import makes_keys
+from fusegen.backend.cuda.schedule.collected import makes_keys, together_of
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.target import WARP
 
@@ -16,12 +16,12 @@ _FOLDED: tuple[int, tuple[tuple[int, RegisterLimit], ...]] = 25, ((34, 56), (10*
 """Elements of 16 bits that a lane folds one by one, from which on few registers are best, and the
 fewest that do for so many at most."""
 _COLLECTED: tuple[tuple[int, RegisterLimit], ...] = (
-    (16, 40), (24, 48), (28, 56), (40, 64), (44, 72), (48, 80))
+    (16, 40), (24, 48), (28, 56), (40, 64), (44, 72), (60, 80))
 _DENSE: RegisterLimit = 64
-"""Registers that hold the items of a thread that collects a list, and all that do for so many; what
-does at least where keys are made of all. With fewer, loads wait for those before them: there is no
-register that they could go to. A few values of 36 and more go through memory, once a row: another
-block of 256 threads is worth more."""
+"""Registers that hold the items of a thread that collects a list, of a warp's with their peaks, and
+all that do for so many; what does at least where keys are made of all. With fewer, loads wait for
+those before them: there is no register that they could go to. A few values of 36 and more go
+through memory, once a row: another block of 256 threads is worth more."""
 _SCHEDULERS = 4
 """Of a multiprocessor: each has registers of its own, for whole warps."""
 _BASE, _BESIDE, _UNPACKED = 17, 2, 4
@@ -87,6 +87,9 @@ class Needs:
         row, as many as there are for so few. None: as usual, as where several arrays take more."""
         if one.blocks == 1:
             items = one.vectors * self.words
+            if one.in_warp:
+                peaks = one.vectors // together_of(self.k, one, pairs=self.narrow)
+                items += peaks if peaks > 1 else 0
             found = next((n for most, n in _COLLECTED if items <= most), None)
             dense = found is not None and found < _DENSE and makes_keys(self.k, one)
             return _DENSE if dense else found

@@ -156,7 +156,7 @@ def short_list_schedules(
 def _for_two(one: CudaSchedule, k: int) -> bool:
     """Are two lanes of a band as fast as more? They put no long lists in order, and look for no
     single best among many items (up to 1.3 times as long)."""
-    return 1 < k <= _MOST_OF_TWO or k == 1 and one.items <= _MOST_LOOKED_AT
+    return 1 < k <= _MOST_OF_TWO or (k == 1 and one.items <= _MOST_LOOKED_AT)
 
 
 def _of_lanes(
