@@ -49,11 +49,10 @@ def together_of(k: int, one: CudaSchedule, *, pairs: bool) -> int:
     warp's bar, else so many that there are four times K peaks; of clusters, whose bars are lower,
     one. Pairs of elements count as one."""
     vectors = one.vectors // 2 if pairs and one.width == 1 else one.vectors
-    threads, each = one.team_threads * _blocks(one), 2 if pairs else 1
-    sought = k + (k + 2) // 3 if one.clustered else k
-    if sought // (threads // WARP) <= few_lanes(one.team_threads // WARP):
+    if by_lanes(k, one):
         return max(1, vectors)
-    return 1 if one.clustered else max(1, vectors // -(-_PEAKS * k // (threads * each)))
+    peaks = one.team_threads * (2 if pairs else 1)
+    return 1 if one.clustered else max(1, vectors // -(-_PEAKS * k // peaks))
 
 
 def makes_keys(k: int, one: CudaSchedule) -> bool:
@@ -106,6 +105,13 @@ def bytes_of(k: int, one: CudaSchedule) -> int:
 def bin_bits_of(k: int, one: CudaSchedule) -> int:
     """About as many bins as candidates."""
     return min(10, max(7, (room_of(k, one) - 1).bit_length()))
+
+
+def by_lanes(k: int, one: CudaSchedule) -> bool:
+    """Do lanes' greatest items make a warp's bar, as topk/collected.cuh has it?"""
+    sought = k + (k + 2) // 3 if one.clustered else k
+    warps = one.team_threads // WARP
+    return sought // (warps * _blocks(one)) <= few_lanes(warps)
 
 
 def few_lanes(warps: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fusegen.backend.cuda.schedule.collected import few_keys, few_lanes
+from fusegen.backend.cuda.schedule.collected import by_lanes, few_keys
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortLists
 from fusegen.backend.cuda.schedule.occupancy import slots
@@ -168,7 +168,7 @@ def _collected_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: Shor
     found = k * short.collected_more / threads
     item = short.collected_key if plan.collects_keys else short.collected_mark
     cost = item * schedule.items
-    if k // warps <= few_lanes(warps):
+    if by_lanes(k, schedule):
         cost += short.collected_few
     else:
         cost += short.collected + short.collected_peak * peaks

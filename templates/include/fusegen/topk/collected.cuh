@@ -18,8 +18,9 @@ struct Collected {
     static constexpr bool kSlices = false;  // is this a list of a row's slice?
     static constexpr int kFew = Team::kThreads > 64 ? 64 : 32;  // keys that threads put in order by counting
     static constexpr int kShare = kK / (Team::kThreads / 32), kMostShare = Team::kOneWarp ? 18 : 12;
-    static constexpr bool kByLanes = kShare <= kMostShare;  // do lanes' greatest items make a warp's bar?
-    static constexpr bool kOneByOne = kShare <= 6;          // are these sought one after another?
+    static constexpr int kMostInTurn = 6;  // of lanes' greatest items, sought one after another
+    static constexpr bool kByLanes = kShare <= kMostShare;  // do these make a warp's bar?
+    static constexpr bool kOneByOne = kShare <= kMostInTurn;
 
     Tally<Team, kBinBits> tally;
     unsigned count;

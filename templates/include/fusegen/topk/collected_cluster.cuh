@@ -17,8 +17,8 @@ struct CollectedCluster : Collected<TeamType, KeysType, kBest, kRoomFor, kBinBit
     static constexpr int kBlocks = kBlockCount, kWarps = kBlocks * TeamType::kThreads / 32;  // of the row
     // The least of many words would be far below the kBest: three of four warps are enough.
     static constexpr int kSought = kBest + (kBest + 2) / 3, kShare = kSought / kWarps;
-    static constexpr int kMostShare = Collected<TeamType, KeysType, kBest, kRoomFor, kBinBits>::kMostShare;
-    static constexpr bool kByLanes = kShare <= kMostShare, kOneByOne = kShare <= 6;
+    typedef Collected<TeamType, KeysType, kBest, kRoomFor, kBinBits> OfBlock;
+    static constexpr bool kByLanes = kShare <= OfBlock::kMostShare, kOneByOne = kShare <= OfBlock::kMostInTurn;
 
     unsigned bar;
     Told told[kWarps];
