@@ -69,3 +69,27 @@ def test_rows_are_worked_off_in_blocks():
     np.testing.assert_allclose(
         fg.library.var_mean.reference(x)[0], x.astype(float).var(axis=1), rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("correction", [1, 2.5, -1])
+def test_a_variance_is_corrected_as_torchs(correction):
+    """Of rows, of lists, of single columns; in one sweep."""
+    def corrected(x):
+        listed = fg.topk(x, 4).values
+        return fg.var(x, correction=correction), fg.var(listed, correction=correction)
+
+    x = (1e4 + np.random.default_rng(3).standard_normal((3, 100))).astype(np.float32)
+    pipeline, wide = fg.pipeline(corrected), x.astype(np.float64)
+    lists = -np.sort(-wide, axis=1)[:, :4]
+    for found in (pipeline(x), pipeline.reference(x)):
+        for got, these in zip(found, (wide, lists), strict=True):
+            np.testing.assert_allclose(got, these.var(axis=1, ddof=correction), rtol=2e-4)
+    assert pipeline.plan().sweeps == 1
+
+
+def test_rows_of_one_column_have_no_corrected_variance():
+    @fg.pipeline
+    def corrected(x):
+        return fg.var(x, correction=1)
+
+    assert np.isnan(corrected(np.ones((2, 1), np.float32))).all()

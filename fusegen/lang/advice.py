@@ -27,7 +27,7 @@ _KNOWN = {name: f"fg.library.{name}" for name in _LIBRARY.split()} | {w: f"fg.{w
 is made of what is here."""
 
 _CODE = {
-    "std": "fg.sqrt(fg.var(x)); fg.var divides by the number of columns",
+    "std": "fg.sqrt(fg.var(x)), or of fg.var(x, correction=1)",
     "var_mean": "fg.var(x) and fg.mean(x); they share a sweep",
     "clip": "fg.minimum(fg.maximum(x, low), high)",
     "clamp": "fg.minimum(fg.maximum(x, low), high)",

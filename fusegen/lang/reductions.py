@@ -13,8 +13,8 @@ from fusegen.ir.conditions import is_column
 from fusegen.ir.dtypes import INT64, dtype_of
 from fusegen.ir.errors import TraceError
 from fusegen.lang.advice import WORDS
-from fusegen.lang.columns import element_node, whole
-from fusegen.lang.elementwise import cast, exp, isinf, log, where
+from fusegen.lang.columns import element_node, length, whole
+from fusegen.lang.elementwise import cast, exp, isinf, log, maximum, where
 from fusegen.lang.lines import here
 from fusegen.lang.value import Operand, Value, apply, builder, counted, lift
 from fusegen.lang.vectors import no_vector
@@ -155,10 +155,19 @@ def logsumexp(x: Operand) -> Value:
     return where(isinf(m), m, m + log(sum(exp(apply("sub", x, m)))))
 
 
-def var(x: Operand) -> Value:
-    """Variance about the mean, divided by the number of columns (correction 0)."""
-    mu = mean(x)
-    return mean(apply("sub", x, mu) ** 2)
+def var(x: Operand, *, correction: int | float = 0) -> Value:
+    """Variance about the mean: Σ (x − mean x)² / (n_cols − correction), as torch's.
+
+    correction: 0, or 1 for Bessel's; NumPy's ddof. Rows of no more columns than it have no
+    variance: NaN, or inf where elements differ.
+    """
+    deviation = apply("sub", x, mean(x))
+    if correction == 0:
+        return mean(deviation**2)
+    node = lift(x)
+    listed = g.extent(node) is g.Extent.LIST
+    count = next(iter(g.lists_of(node))).k if listed else length(x)
+    return sum(deviation**2) / maximum(count - correction, 0)
 
 
 for _name in WORDS & globals().keys():

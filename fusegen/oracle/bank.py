@@ -24,6 +24,7 @@ Array = np.ndarray[Any, Any]
 
 _SIZES = 7  # at most that scalars have, in varying.samples_of
 _PER_ROW = (1.0, 0.5, -1.0, 2.0, 0.1, 10.0, 0.0)
+_NEAR = 2  # inputs whose rows' greatest numbers per row are, too: differences of large numbers
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,21 @@ def bank_of(graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, seed: int 
     """All rows of the bank for a graph's inputs; the same seed gives the same rows."""
     varying = [i for i in graph.inputs if i.axis is not g.Axis.PER_ROW]
     picks = _picks(max(1, len(varying)))
+    per_row = [i for i in graph.inputs if i.axis is g.Axis.PER_ROW]
+    near = varying[:_NEAR] if any(dtypes[i.name].kind == "float" for i in per_row) else []
+    plain = len(picks)
+    picks = np.tile(picks, (1 + len(near), 1))
     if graph.scalars:  # every row meets every size of theirs
         picks = np.tile(picks, (_SIZES, 1))
     inputs = {}
     for k, node in enumerate(varying):
         inputs[node.name] = _typed(_table(n_cols, seed, k), dtypes[node.name], n_cols)[picks[:, k]]
-    for node in graph.inputs:
-        if node.axis is g.Axis.PER_ROW:
-            column = np.resize(_PER_ROW, len(picks))[:, None]
-            inputs[node.name] = _typed(column, dtypes[node.name], n_cols)
+    for node in per_row:
+        column = np.resize(_PER_ROW, len(picks))[:, None]
+        for k, beside in enumerate(near, 1):
+            at = np.arange(len(picks)) // plain % (1 + len(near)) == k
+            column[at] = np.max(inputs[beside.name][at], axis=1, keepdims=True)
+        inputs[node.name] = _typed(column, dtypes[node.name], n_cols)
     return Bank(n_cols, inputs | scalars_of(graph, len(picks)), picks)
 
 

@@ -109,6 +109,15 @@ def _compiled(source: str, arch: str, *how: str) -> Compiled:
 
 
 def _compile(source: str, options: tuple[str, ...]) -> Compiled:
+    """The least of three where it takes long: what others do slows a processor for some seconds."""
+    found = _compiled_once(source, options)
+    for _ in range(2):
+        if found.seconds > MOST_SECONDS:
+            found = min(found, _compiled_once(source, options), key=lambda one: one.seconds)
+    return found
+
+
+def _compiled_once(source: str, options: tuple[str, ...]) -> Compiled:
     from cupy.cuda import nvrtc
 
     program = nvrtc.createProgram(source, "kernel.cu", (), ())

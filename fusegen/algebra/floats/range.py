@@ -15,20 +15,21 @@ LEAST, GREATEST = 2.0**-126, 2.0**128 - 2.0**104  # of float32's magnitudes in f
 def out_of_range(setting: Setting, closed: Closed, h: sp.Expr, c: sp.Expr) -> str | None:
     """Why Σ h, read out times c, may overflow or vanish where the text does not; or None.
 
-    Either a power ≥ 2 that the text forms only divided by a moving row value, (x / p)²; or 1/x,
+    Either a power ≥ 2 that the text forms only divided by a row value, (x / p)²; or 1/x,
     exp(x) or x² of an element without a pivot, which the text never forms by itself.
     """
     here = {k.u: k.here for k in closed.candidate.choices}
-    changing = {r.symbol for r in setting.changing}
-    if any(p.exp.is_negative and p.base.free_symbols & changing for p in c.atoms(sp.Pow)):
+    # Numbers, too: exp(-b)·Σ exp(x) is none of the text's exp(x - b).
+    rows = {r.symbol for r in setting.rows.values()}
+    if any(p.exp.is_negative and p.base.free_symbols & rows for p in c.atoms(sp.Pow)):
         for power in _large_powers(h):
             if not is_formed(setting, power.subs(here, simultaneous=True), itself=True):
                 return f"Σ {told(h)} leaves the range where the text's quotients do not."
         for power in _large_powers(c):
-            if power.base.free_symbols & changing and not is_formed(setting, power):
+            if power.base.free_symbols & rows and not is_formed(setting, power):
                 return f"the read-out forms {told(power)}, where the text has only quotients."
     relative = {k.u for k in closed.candidate.choices if k.pivot is not None}
-    if not (h.free_symbols & relative or c.free_symbols & changing):
+    if not (h.free_symbols & relative or c.free_symbols & rows):
         return None
     for part in _alone(h, relative):
         if _is_wild(part) and not is_formed(setting, part):
