@@ -104,3 +104,21 @@ def test_they_stay_where_the_text_has_them(text: Callable[..., Any], form: str) 
             with np.errstate(over="ignore"):
                 want = want.astype(np.float32)  # what no float32 holds is infinite there, too
             np.testing.assert_allclose(got, want, rtol=3e-4, atol=1e-30, err_msg=f"{offset}")
+
+
+@pytest.mark.parametrize("offset", [-3000, -300, -50, 50, 300, 3000])
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_small_differences_of_large_numbers_keep_their_digits(offset: int, power: int) -> None:
+    def by_argument(x, *, c):
+        return fg.sum((x - c) ** power * softmax(x))
+
+    def by_row(x, c: fg.PerRow):
+        return fg.sum((x - c) ** power * softmax(x))
+
+    x = (offset + np.random.default_rng(3).standard_normal((6, 90))).astype(np.float32)
+    wide = x.astype(np.float64)
+    for text, c in ((by_argument, float(x[0, 0])), (by_row, x.max(1))):
+        differences = wide - np.asarray(c, np.float64).reshape(-1, 1)
+        terms = differences**power * _softmax(wide)
+        error = abs(fg.pipeline(text)(x, c=c) - terms.sum(1))
+        assert (error <= 16 * 2.0**-24 * abs(terms).sum(1)).all()

@@ -3,7 +3,8 @@ and wrong in floats, go wrong; and rows with infinities.
 
 Pivots that arrive last, partial rows of weight or scale 0, offsets that the rest of the row lacks,
 one element that dominates, magnitudes at the edge of the range. Every input has a pattern of its
-own: with two inputs all pairs occur, with more every two inputs meet in all pairs.
+own: with two inputs all pairs occur, with more every two inputs meet in all pairs. Numbers per row
+and scalars have usual values beside every row, and then the row's own greatest.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import numpy as np
 
 from fusegen.ir import graph as g
 from fusegen.ir.dtypes import DType
-from fusegen.ir.varying import samples_of
+from fusegen.ir.varying import bounds_of, samples_of
 
 Array = np.ndarray[Any, Any]
 
 _SIZES = 7  # at most that scalars have, in varying.samples_of
 _PER_ROW = (1.0, 0.5, -1.0, 2.0, 0.1, 10.0, 0.0)
-_NEAR = 2  # inputs whose rows' greatest numbers per row are, too: differences of large numbers
+_NEAR = 2  # inputs at most, near whose rows' greatest numbers lie, too: small differences of large
 
 
 @dataclass(frozen=True)
@@ -68,34 +69,36 @@ class Bank:
 def bank_of(graph: g.Graph, dtypes: Mapping[str, DType], n_cols: int, seed: int = 0) -> Bank:
     """All rows of the bank for a graph's inputs; the same seed gives the same rows."""
     varying = [i for i in graph.inputs if i.axis is not g.Axis.PER_ROW]
-    picks = _picks(max(1, len(varying)))
     per_row = [i for i in graph.inputs if i.axis is g.Axis.PER_ROW]
-    near = varying[:_NEAR] if any(dtypes[i.name].kind == "float" for i in per_row) else []
-    plain = len(picks)
-    picks = np.tile(picks, (1 + len(near), 1))
-    if graph.scalars:  # every row meets every size of theirs
-        picks = np.tile(picks, (_SIZES, 1))
+    every = _picks(max(1, len(varying)))
+    usual = np.tile(every, (_SIZES, 1)) if graph.scalars else every  # of theirs, beside every row
+    numbers = graph.scalars or any(dtypes[i.name].kind == "float" for i in per_row)
+    beside = varying[:_NEAR] if numbers else []
+    picks = np.concatenate([usual, *([every] * len(beside))])
     inputs = {}
     for k, node in enumerate(varying):
         inputs[node.name] = _typed(_table(n_cols, seed, k), dtypes[node.name], n_cols)[picks[:, k]]
+    near = np.concatenate([_NONE, *(
+        np.max(inputs[i.name][-len(every):], axis=1, keepdims=True) for i in beside)])
     for node in per_row:
-        column = np.resize(_PER_ROW, len(picks))[:, None]
-        for k, beside in enumerate(near, 1):
-            at = np.arange(len(picks)) // plain % (1 + len(near)) == k
-            column[at] = np.max(inputs[beside.name][at], axis=1, keepdims=True)
-        inputs[node.name] = _typed(column, dtypes[node.name], n_cols)
-    return Bank(n_cols, inputs | scalars_of(graph, len(picks)), picks)
+        column = np.resize(_PER_ROW, len(usual))[:, None]
+        inputs[node.name] = _typed(np.concatenate([column, near]), dtypes[node.name], n_cols)
+    return Bank(n_cols, inputs | scalars_of(graph, len(usual), near), picks)
 
 
-def scalars_of(graph: g.Graph, n_rows: int) -> dict[str, Array]:
-    """A number for every scalar in every row, the first rows with the most usual ones."""
+_NONE = np.empty((0, 1))
+
+
+def scalars_of(graph: g.Graph, n_rows: int, near: Array = _NONE) -> dict[str, Array]:
+    """A number for every scalar in every row, the first rows with the most usual ones; behind them
+    a row for each number of `near`, with the nearest of the scalar's magnitude."""
     found = {}
     for k, node in enumerate(graph.scalars):
         samples = np.roll(samples_of(node.magnitude), k)
         some = np.arange(n_rows) * _SIZES // n_rows % len(samples)
-        found[node.name] = np.asarray(samples[some], np.float32)[:, None]
+        nearest = np.clip(near, *bounds_of(node.magnitude))
+        found[node.name] = np.concatenate([samples[some][:, None], nearest]).astype(np.float32)
     return found
-
 
 
 @functools.cache
