@@ -6,7 +6,6 @@ import pytest
 from support import nvrtc
 from support.algebra_cases import ACCEPTED
 from support.cuda_cases import LIBRARY, Case, accepted_case, library_case
-from support.pace import within
 from support.pairs import pairwise
 
 import fusegen as fg
@@ -42,7 +41,7 @@ def _within_budget(
 ) -> None:
     compiled = nvrtc.compile_for(source, arch)
     assert compiled.reports, f"ptxas reported no kernel for {arch}"
-    assert within(compiled.seconds, most_seconds), (arch, compiled.seconds)
+    assert compiled.within(most_seconds), (arch, compiled.seconds)
     for report in compiled.reports:
         assert report.spill_bytes <= most_spill, (arch, report)
         assert report.registers <= MOST_REGISTERS, (arch, report)
