@@ -238,9 +238,10 @@ inline void absorb(const Row& shared, const Known& known, int64_t begin, int64_t
     const float sum_exp = known.sum_exp;
 
     // 1. Elements to memory.
+    const fg::divisor<V> sum_exp_divisor(sum_exp);
     fg::each_result<V>(fg::past_lines(row.past, begin, end, row.div), begin, end, [&](int64_t col, auto live) {
         const V x = fg::load<V>(row.x + col, live);
-        fg::store(row.div + col, fg::quotient(fg::exp(x - m), sum_exp), live);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        fg::store(row.div + col, fg::quotient(fg::exp(x - m), sum_exp_divisor), live);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
 }
 

@@ -167,12 +167,13 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
     const float lo_anchor = state.lo_anchor;
 
     // 3. Sums relative to sub_2 and lo.
+    const fg::divisor<V> sub_2_anchor_divisor(sub_2_anchor);
     V sum_pow_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
     V sum_dev_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
-        const V x_minus_lo_over_sub_2 = fg::quotient(x - lo_anchor, sub_2_anchor);
+        const V x_minus_lo_over_sub_2 = fg::quotient(x - lo_anchor, sub_2_anchor_divisor);
         sum_pow_lanes[turn] += live(x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
         sum_dev_lanes[turn] += live(x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
     });

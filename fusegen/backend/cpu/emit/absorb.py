@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fusegen.backend.cpu.emit.dialect import CpuDialect
 from fusegen.backend.cpu.emit.kept import Kept
+from fusegen.backend.cpu.emit.lane_lines import LaneLines
 from fusegen.backend.cpu.emit.memory import store
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import own_phase
@@ -26,7 +27,6 @@ from fusegen.backend.cpu.emit.phases import (
     total,
 )
 from fusegen.backend.cpu.emit.scope import RowScope, element_exprs, pivot_exprs, sum_exprs
-from fusegen.backend.cpu.emit.sources import printed
 from fusegen.backend.cpu.emit.state import (
     anchor_line,
     anchors_for,
@@ -43,23 +43,23 @@ from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.terms import below_pivots
 from fusegen.backend.emit.vector_sums import Weight, vector_sums
 from fusegen.ir.expr import Expr, Var, variables
-from fusegen.ir.kernel import COLUMN, Kernel, Sweep
+from fusegen.ir.kernel import Kernel, Sweep
 from fusegen.ir.kernel_walk import used_in
 from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving
 from fusegen.ir.monoid_text import pivots_text
 
 
-class AbsorbPrinter:
+class AbsorbPrinter(LaneLines):
     """Builds the phases of one sweep."""
 
     def __init__(
         self, kernel: Kernel, sweep: Sweep, scope: RowScope, row: CpuDialect, lanes: CpuDialect,
         kept: Kept | None = None,
     ) -> None:
-        self.kernel, self.sweep, self.scope = kernel, sweep, scope
-        self.row, self.lanes, self.kept = row, lanes, kept
+        super().__init__(kernel, sweep, lanes)
+        self.scope, self.row, self.kept = scope, row, kept
         self.vectors = {v.name: v for v in vector_sums(kernel, sweep)}
-        self.monoid, self.notes = sweep.monoid, dict(sweep.notes)
+        self.monoid = sweep.monoid
         self.ranked: tuple[Best | KBest, ...] = (
             *self.monoid.best, *(c for c in self.monoid.lists if not gathers(c, kernel)))
         self.peaks = Peaks(self.monoid, self.ranked)
@@ -74,7 +74,7 @@ class AbsorbPrinter:
         found = [self._fold()]
         for number, level in enumerate(self.monoid.levels):
             found += [self._pivots(number, level), self._sums(number, level)]
-        found += [own_phase(c, self._items(c.lifts), self.notes.get(c.name, ""), self.lanes)
+        found += [own_phase(c, self.items(c.lifts), self.notes.get(c.name, ""), self.lanes)
                   for c in self.monoid.own]
         found += [self._select(c) for c in self.ranked]
         found.append(self._stores())
@@ -111,7 +111,7 @@ class AbsorbPrinter:
     def gathered(self) -> tuple[Gathered, ...]:
         """What long lists are made of."""
         return tuple(
-            Gathered(c.name, (*self._items([c.lift]), self._noted(f"return {held};", c.name)))
+            Gathered(c.name, (*self.items([c.lift]), self.noted(f"return {held};", c.name)))
             for c in self.monoid.lists if gathers(c, self.kernel)
             for held in [self.lanes.text(c.lift)]
         )
@@ -125,10 +125,12 @@ class AbsorbPrinter:
         if not (folded or own or weights or any(map(is_count, self.monoid.folded))):
             return None
         todo, turns = [*folded, *own], self.turns
+        lifts = [*(f.lift for f in todo), *(w.value for w in weights)]
+        lanes, divisors = self.divided(lifts)
         before = [self._first(f, turns) for f in todo]
-        loop = self._items([*(f.lift for f in todo), *(w.value for w in weights)])
-        loop += [self._noted(self._next(f, turns), f.name) for f in todo]
-        loop += [self._weight(w, self.lanes) for w in weights]
+        loop = self.items(lifts, lanes)
+        loop += [self.noted(self._next(f, turns, lanes), f.name) for f in todo]
+        loop += [self._weight(w, lanes) for w in weights]
         shared = {f.name for f in folded if f.name in self.peaks.shared}
         after = []
         for f in todo:
@@ -138,7 +140,7 @@ class AbsorbPrinter:
         if not self.monoid.pivots:
             after += [taken_in(f, f"state.{f.name}", self._of_chunk(f, shared, turns), fg)
                       for f in self.monoid.folded if f.name not in self.vectors]
-        return Phase("What each base monoid makes of the chunk.", tuple(before),
+        return Phase("What each base monoid makes of the chunk.", tuple(before), divisors,
                      loop=tuple(loop) if todo or weights else (), by_turns=turns,
                      after=tuple(after))
 
@@ -154,8 +156,8 @@ class AbsorbPrinter:
         value = f"{fg('all')}<{kind}>({identity_of(f, self.row)})"
         return start(kind, f.name, value, by_turns=turns)
 
-    def _next(self, f: Folded, turns: bool) -> str:
-        lift = self._live(self.lanes.text(f.lift), identity_of(f, self.row))
+    def _next(self, f: Folded, turns: bool, lanes: CpuDialect) -> str:
+        lift = self.live(lanes.text(f.lift), identity_of(f, self.row))
         place = lanes_of_fold(f.name, by_turns=turns)
         return f"{place}.take({lift});" if is_extreme(f) else taken_in(f, place, lift, fg)
 
@@ -196,25 +198,27 @@ class AbsorbPrinter:
         weights = [w for m in level.moving for w in self._weights(m)]
         if not level.moving:
             return None
-        lanes = replace(self.lanes, below=below_pivots(self.monoid))
         lifts = [*(m.lift for m in moving), *(w.value for w in weights)]
         used = {n for e in lifts for n in variables(e)}
         relatives = [r for r in self.monoid.relatives if r.name in used]
         every = [*lifts, *(r.atom for r in relatives)]
         turns = self._by_turns(every)
+        apart = [self.monoid.relative(r, lambda n: Var(self.monoid.pivot(n).anchor))
+                 for r in relatives]
+        plain, divisors = self.divided([*every, *apart])
         before = [self._no_sum(m, turns) for m in moving]
-        loop = self._items(every)
-        for r in relatives:
-            u = self.monoid.relative(r, lambda n: Var(self.monoid.pivot(n).anchor))
-            loop.append(f"const V {r.name} = {self.lanes.text(u)};")
+        loop = self.items(every, plain)
+        loop += [f"const V {r.name} = {plain.text(u)};"
+                 for r, u in zip(relatives, apart, strict=True)]
+        lanes = replace(plain, below=below_pivots(self.monoid))
         own = self.kept is not None and self.kept.relative in {r.name for r in relatives}
         kept = self.kept if own else None
         loop += kept.lines(lanes) if kept else []
         for m in moving:
             lift = kept.lift(m.lift) if kept else m.lift
-            term = self._live(lanes.text(lift), zero_of(m.kind, self.row))
+            term = self.live(lanes.text(lift), zero_of(m.kind, self.row))
             place = lanes_of_fold(m.name, by_turns=turns)
-            loop.append(self._noted(f"{place} += {term};", m.name))
+            loop.append(self.noted(f"{place} += {term};", m.name))
         loop += [self._weight(w, lanes) for w in weights]
         if number + 1 < len(self.monoid.levels):  # later pivots move the sums so far first
             after = [f"const {self.row.type_of(m.kind)} {m.name} = "
@@ -223,7 +227,7 @@ class AbsorbPrinter:
             after = [f"state.{m.name} += {total(m.name, by_turns=turns)};" for m in moving]
         after += kept.note() if kept else []
         return Phase(f"Sums relative to {pivots_text(level, self.monoid)}.", tuple(before),
-                     loop=tuple(loop), by_turns=turns, after=tuple(after))
+                     divisors, loop=tuple(loop), by_turns=turns, after=tuple(after))
 
     def _weights(self, component: Folded | Moving) -> tuple[Weight, ...]:
         """What a sum of vectors is made with."""
@@ -244,11 +248,11 @@ class AbsorbPrinter:
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""
         held, peak = self.lanes.text(best.lift), self.peaks.of_chunk(best)
-        loop, fold = self._items([best.lift]), self.peaks.fold(best)
+        loop, fold = self.items([best.lift]), self.peaks.fold(best)
         if self.alone:
             return Phase(f"{best.name}: what is ahead of the last so far.",
                          search=f"{fg('find')}<V>(state.{best.name}, ",
-                         loop=(*loop, self._noted(f"return {held};", best.name)))
+                         loop=(*loop, self.noted(f"return {held};", best.name)))
         if isinstance(best, KBest):
             lanes = joined(fold, by_turns=self.turns)
             lanes += ".so_far" if is_extreme(fold) else ""
@@ -256,45 +260,23 @@ class AbsorbPrinter:
             step = f"return {held};"
         else:
             search = f"{fg('until')}<V>("
-            held = self._live(held, identity_of(fold, self.row))
+            held = self.live(held, identity_of(fold, self.row))
             step = f"return {fg('offer_peak')}(state.{best.name}, {held}, {peak}, col);"
         rank = "leader" if isinstance(best, Best) or best.k == 1 else f"last of the {best.k}"
         return Phase(
             f"{best.name}: only chunks with something ahead of the {rank} so far are searched.",
             condition=f"{fg('rarely')}(state.{best.name}.admitted({peak}))",
-            search=search, loop=(*loop, self._noted(step, best.name)),
+            search=search, loop=(*loop, self.noted(step, best.name)),
         )
 
     def _stores(self) -> Phase | None:
         if not (stores := self.sweep.element_stores):
             return None
-        loop = self._items([s.value for s in stores])
+        lanes, divisors = self.divided([s.value for s in stores])
+        loop = self.items([s.value for s in stores], lanes)
         for s in stores:
             param = self.kernel.param(s.param)
-            place, value = f"row.{s.param} + col", self.lanes.text(s.value)
-            loop.append(noted(store(param.dtype, place, value, self.lanes), s.note))
-        past = past_caches(self.sweep, self.kernel) if self.lanes.partly else ()
-        return Phase("Elements to memory.", loop=tuple(loop), past=past)
-
-    # ---- parts ----
-
-    def _live(self, value: str, otherwise: str) -> str:
-        """The value, but where a lane is behind the end of the row."""
-        return f"live({value}, {otherwise})" if self.lanes.partly else value
-
-    def _items(self, exprs: Iterable[Expr]) -> list[str]:
-        """Sources and lets, in order, that these element expressions use."""
-        wanted, lets = used_in(self.sweep, exprs)
-        lines = []
-        for source in self.sweep.loads:
-            if source.name in wanted:
-                lines += printed(source, self.kernel, self.lanes)
-        if COLUMN.name in wanted:
-            lines.append(f"const {fg('whole')}<V> column = {fg('column_numbers')}<V>(col);")
-        for let in lets:
-            declared = f"const {self.lanes.type_in(let.expr.kind)} {let.name}"
-            lines.append(noted(f"{declared} = {self.lanes.text(let.expr)};", let.note))
-        return lines
-
-    def _noted(self, line: str, component: str) -> str:
-        return noted(line, self.notes.get(component, ""))
+            place, value = f"row.{s.param} + col", lanes.text(s.value)
+            loop.append(noted(store(param.dtype, place, value, lanes), s.note))
+        past = past_caches(self.sweep, self.kernel) if lanes.partly else ()
+        return Phase("Elements to memory.", divisors=divisors, loop=tuple(loop), past=past)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fusegen.backend.cpu.emit.divisors import divisor_of
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.printer import both_whole, show
@@ -51,6 +52,7 @@ class CpuDialect:
     leaders: frozenset[str] = frozenset()  # components that are (value, column) pairs
     below: frozenset[str] = frozenset()  # names of values that are never above 0
     partly: bool = False  # may only the first lanes be `live`?
+    divisors: frozenset[str] = frozenset()  # row values that have a fg::divisor
 
     @property
     def real(self) -> str:
@@ -162,6 +164,8 @@ class CpuDialect:
         match call.op:
             case "exp" if isinstance(arg := call.args[0], Var) and arg.name in self.below:
                 return f"{fg('exp_below')}({args[0]})"
+            case "div" if isinstance(by := call.args[1], Var) and by.name in self.divisors:
+                return f"{fg('quotient')}({args[0]}, {divisor_of(self.name(by))})"
             case "div" if not call.args[1].varying:
                 return f"{fg('quotient')}({args[0]}, {show(call.args[1], self)})"
             case "to_float":

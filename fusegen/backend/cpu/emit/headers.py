@@ -38,8 +38,8 @@ HEADERS: dict[str, tuple[str, ...]] = {
     ),
     "exp": ("exp_within", "exp_below", "exp"),
     "maths": (
-        "zero_wins", "zeros_win", "quotient", "square", "rounded_product", "magnitude", "sign",
-        "mirror", "is_nan", "is_inf", "is_finite", "log", *LIBM, "pow", "reciprocal_sqrt",
+        "zero_wins", "zeros_win", "divisor", "quotient", "square", "rounded_product", "magnitude",
+        "sign", "mirror", "is_nan", "is_inf", "is_finite", "log", *LIBM, "pow", "reciprocal_sqrt",
         "sigmoid", "xlogy", "to_int",
     ),
     "pairs": (

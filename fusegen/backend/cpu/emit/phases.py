@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from fusegen.backend.cpu.emit.divisors import divisor_line
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.emit.folds import folded_into
 from fusegen.backend.emit.lines import Line
@@ -28,6 +29,7 @@ class Phase:
 
     title: str
     before: tuple[str, ...] = ()
+    divisors: tuple[str, ...] = ()  # row values that its loop divides by
     condition: str = ""  # the loop runs only if it holds
     search: str = ""  # the function that visits the chunk, if one does, and its first arguments
     loop: tuple[str, ...] = ()
@@ -65,13 +67,22 @@ class Gathered:
 
 
 def numbered(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """With the numbers of their phases. The last loop that always runs asks for memory ahead, for
-    its steps take longest."""
+    """With the numbers of their phases, and divisors where they are first used. The last loop that
+    always runs asks for memory ahead, for its steps take longest."""
+    parts = [replace(part, phases=tuple(_divided(part.phases))) for part in parts]
     phases = [p for part in parts for p in part.phases]
     loops = [p for p in phases if p.loop and not p.condition]
     told = {id(p): replace(p, number=i, asks=p is loops[-1] if loops else False)
             for i, p in enumerate(phases, 1)}
     return tuple(replace(part, phases=tuple(told[id(p)] for p in part.phases)) for part in parts)
+
+
+def _divided(phases: Iterable[Phase]) -> Iterator[Phase]:
+    known: set[str] = set()
+    for phase in phases:
+        new = [divisor_line(name) for name in phase.divisors if name not in known]
+        known |= {*phase.divisors}
+        yield replace(phase, before=(*new, *phase.before))
 
 
 def is_quick(exprs: Iterable[Expr]) -> bool:

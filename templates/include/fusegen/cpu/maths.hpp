@@ -27,25 +27,41 @@ inline V zeros_win(V a, V b)
     return (a == V()) | ((b == V()) & (a == a)) ? V() : a * b;
 }
 
-// Elements over a value of their row: multiplied by its inverse, which compilers take out of loops; how far
-// the product is from the dividend, which is exact, corrects the last digit (Markstein 1990): a quotient
-// that is a number of the type is that number.
-// Scaled so that neither a large value nor a small one leaves the range on the way.
+// A value of a row that elements are divided by: multiplied by its inverse; how far the product is from the
+// dividend, which is exact, corrects the last digit (Markstein 1990): a quotient that is a number of the
+// type is that number. Scaled so that neither a large value nor a small one leaves the range on the way.
 template <typename V>
-inline V quotient(V a, real by)
+struct divisor {
+    explicit divisor(real value) : by(value)
+    {
+        constexpr real high = sizeof(real) == 4 ? real(0x1p64) : real(0x1p512);
+        const real size = by < 0 ? -by : by;
+        scale = std::copysign(size > high ? 1 / high : size < 1 / high ? high : real(1), by);
+        const real scaled = by * scale;  // not negative, so that a 0 keeps its sign
+        inverse = 1 / scaled;
+        finite = scaled == infinity ? 0 : scaled;
+    }
+
+    real by, scale, inverse, finite;
+};
+
+template <typename V>
+inline V quotient(V a, const divisor<V>& d)
 {
 #if defined(__FP_FAST_FMAF) && defined(__FP_FAST_FMA)
     if constexpr (width<V> > 1) {
-        constexpr real high = sizeof(real) == 4 ? real(0x1p64) : real(0x1p512);
-        const real size = by < 0 ? -by : by;
-        const real scale = std::copysign(size > high ? 1 / high : size < 1 / high ? high : real(1), by);
-        const real scaled = by * scale, inverse = 1 / scaled;  // not negative, so that a 0 keeps its sign
-        const V part = a * scale, found = part * inverse;
-        const V beyond = found * (scaled == infinity ? 0 : scaled) - part;
-        return found - found == V() ? found - beyond * inverse : found;
+        const V part = a * d.scale, found = part * d.inverse;
+        const V beyond = found * d.finite - part;
+        return found - found == V() ? found - beyond * d.inverse : found;
     }
 #endif
-    return a / by;
+    return a / d.by;
+}
+
+template <typename V>
+inline V quotient(V a, real by)
+{
+    return quotient(a, divisor<V>(by));
 }
 
 template <typename V>

@@ -81,43 +81,61 @@ inline V load_float16(const uint16_t* from, L live = {})
     return convert<V>(as<like<float, V>>(number | ((wide & 0x8000) << 16)));
 }
 
-#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_permvarhi512_mask)
-// 16 words as the upper halves of a To; the lower ones are 0.
+// Words as the upper halves of as many numbers; the lower ones are 0.
 template <typename To, typename From>
 inline To in_upper_halves(From v)
 {
-    typedef short words __attribute__((vector_size(64)));
-    typedef int numbers __attribute__((vector_size(32)));
-    const words from = as<words>(__builtin_ia32_si512_256si(as<numbers>(v)));  // and whatever
-    const words at = {0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7,
-                      0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
-    return as<To>(__builtin_ia32_permvarhi512_mask(from, at, words(), 0xaaaaaaaa));
+#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_permvarhi512_mask)
+    if constexpr (sizeof(To) == 64) {
+        typedef short words __attribute__((vector_size(64)));
+        typedef int numbers __attribute__((vector_size(32)));
+        const words from = as<words>(__builtin_ia32_si512_256si(as<numbers>(v)));  // and whatever
+        const words at = {0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7,
+                          0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
+        return as<To>(__builtin_ia32_permvarhi512_mask(from, at, words(), 0xaaaaaaaa));
+    } else
+#endif
+#if defined(__AVX2__) && __has_builtin(__builtin_ia32_pmovzxwd256)
+    if constexpr (sizeof(To) == 32) {  // which some compilers do in five steps
+        typedef short words __attribute__((vector_size(16)));
+        return as<To>(__builtin_ia32_pmovzxwd256(as<words>(v)) << 16);
+    } else
+#endif
+        return as<To>(convert<like<uint32_t, To>>(v) << 16);
 }
 
-// The upper halves of 16 numbers, as a To.
+// The upper halves of numbers, as a To.
 template <typename To, typename From>
 inline To upper_halves(From v)
 {
-    typedef short words __attribute__((vector_size(64)));
-    const words at = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
-    const words found = __builtin_ia32_permvarhi512_mask(as<words>(v), at, words(), -1);
-    To first;
-    std::memcpy(&first, &found, sizeof first);
-    return first;
-}
+#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_permvarhi512_mask)
+    if constexpr (sizeof v == 64) {
+        typedef short words __attribute__((vector_size(64)));
+        const words at = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+        const words found = __builtin_ia32_permvarhi512_mask(as<words>(v), at, words(), -1);
+        To first;
+        std::memcpy(&first, &found, sizeof first);
+        return first;
+    } else
 #endif
+#if defined(__AVX2__) && __has_builtin(__builtin_ia32_packusdw128)
+    if constexpr (sizeof v == 32) {
+        typedef int half __attribute__((vector_size(16)));
+        half halves[2];
+        const From low = v >> 16;
+        std::memcpy(halves, &low, sizeof halves);
+        return as<To>(__builtin_ia32_packusdw128(halves[0], halves[1]));
+    } else
+#endif
+        return convert<To>(v >> 16);
+}
 
 // The upper half of a float32.
 template <typename V, typename L = all_lanes>
 inline V load_bfloat16(const uint16_t* from, L live = {})
 {
     const auto stored = fetch<like<uint16_t, V>>(from, live);
-#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_permvarhi512_mask)
-    if constexpr (sizeof(like<float, V>) == 64)
-        return in_upper_halves<V>(stored);
-    else
-#endif
-        return convert<V>(as<like<float, V>>(convert<like<uint32_t, V>>(stored) << 16));
+    return convert<V>(in_upper_halves<like<float, V>>(stored));
 }
 
 template <typename V, typename L = all_lanes>
@@ -196,12 +214,7 @@ inline void store_bfloat16(uint16_t* to, V v, L live = {})
     const bits wide = as<bits>(to_single(v));
     const bits half = select((wide & 0x10000) != 0, all<bits>(0x8000u), all<bits>(0x7fffu));
     const bits rounded = select(v != v, wide | 0x400000, wide + half);
-#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_permvarhi512_mask)
-    if constexpr (sizeof(bits) == 64)
-        put(to, upper_halves<like<uint16_t, V>>(rounded), live);
-    else
-#endif
-        put(to, convert<like<uint16_t, V>>(rounded >> 16), live);
+    put(to, upper_halves<like<uint16_t, V>>(rounded), live);
 }
 
 template <typename V, typename L = all_lanes>
