@@ -122,3 +122,20 @@ def test_small_differences_of_large_numbers_keep_their_digits(offset: int, power
         terms = differences**power * _softmax(wide)
         error = abs(fg.pipeline(text)(x, c=c) - terms.sum(1))
         assert (error <= 16 * 2.0**-24 * abs(terms).sum(1)).all()
+
+
+def test_a_product_of_numbers_that_vanishes_is_no_defect() -> None:
+    """d · max y is subnormal for numbers of 1e-22; the text divides by one after the other."""
+    def quotients_of_two(x, y, d: fg.PerRow):
+        return fg.mean(softmax(x) * (x / d) * ((x - fg.max(x)) / fg.max(y)))
+
+    rng = np.random.default_rng(5)
+    x, y = (rng.standard_normal((3, 40)).astype(np.float32) for _ in range(2))
+    d = np.array([1e-3, 1.0, 1e3], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = fg.pipeline(quotients_of_two)(x, y, d)
+    wide, columns = x.astype(np.float64), d.astype(np.float64)[:, None]
+    quotients = (wide - wide.max(1, keepdims=True)) / y.astype(np.float64).max(1, keepdims=True)
+    right = (_softmax(wide) * (wide / columns) * quotients).mean(1)
+    np.testing.assert_allclose(found, right, rtol=1e-5)
