@@ -41,11 +41,50 @@ inline int64_t keep(T* to, const T* values, uint64_t bits)
     return __builtin_popcountll(bits);
 }
 #else
+#if defined(__AVX2__)
+typedef int packed_lanes __attribute__((vector_size(32)));
+typedef char packed_bytes __attribute__((vector_size(8)));
+
+// For each of 256 masks the numbers of the lanes whose bit is set, one after the other, a byte each.
+struct packed_numbers {
+    uint64_t of[256] = {};
+
+    constexpr packed_numbers()
+    {
+        for (int mask = 0; mask < 256; ++mask)
+            for (int lane = 7; lane >= 0; --lane)
+                if (mask >> lane & 1)
+                    of[mask] = of[mask] << 8 | lane;
+    }
+};
+constexpr packed_numbers numbers_of;
+
+inline packed_lanes packed(uint64_t bits)
+{
+#if __has_builtin(__builtin_ia32_pmovzxbd256)
+    typedef char bytes __attribute__((vector_size(16)));
+    typedef long long longs __attribute__((vector_size(16)));
+    return __builtin_ia32_pmovzxbd256(as<bytes>(longs{int64_t(numbers_of.of[bits]), 0}));
+#else
+    return __builtin_convertvector(as<packed_bytes>(numbers_of.of[bits]), packed_lanes);
+#endif
+}
+#endif
+
 // Those of as many values as a vector has lanes whose bit is set, one after the other, to a place that
 // may be their own; how many there are.
 template <typename T>
 inline int64_t keep(T* to, const T* values, uint64_t bits)
 {
+#if defined(__AVX2__)
+    if constexpr (sizeof(T) == 4 && width<lanes> == 8) {
+        packed_lanes part;
+        std::memcpy(&part, values, sizeof part);
+        part = __builtin_ia32_permvarsi256(part, packed(bits));
+        std::memcpy(to, &part, sizeof part);
+        return __builtin_popcountll(bits);
+    }
+#endif
     int64_t n = 0;
     for (; bits != 0; bits &= bits - 1, ++n)
         to[n] = values[__builtin_ctzll(bits)];
@@ -77,10 +116,19 @@ inline int64_t append(T* values, uint32_t* numbers, V v, uint64_t bits, uint32_t
 }
 #else
 // The lanes of v whose bit is set, one after the other, and their numbers, from `first` on; how many
-// there are.
+// there are. (Whole vectors are stored, where there are instructions.)
 template <typename V, typename T>
 inline int64_t append(T* values, uint32_t* numbers, V v, uint64_t bits, uint32_t first)
 {
+#if defined(__AVX2__)
+    if constexpr (sizeof(V) == 32 && width<V> == 8) {
+        const packed_lanes at = packed(bits), found = at + int(first);
+        const packed_lanes part = __builtin_ia32_permvarsi256(as<packed_lanes>(v), at);
+        std::memcpy(values, &part, sizeof part);
+        std::memcpy(numbers, &found, sizeof found);
+        return __builtin_popcountll(bits);
+    }
+#endif
     int64_t n = 0;
     for (; bits != 0; bits &= bits - 1, ++n) {
         const int lane = __builtin_ctzll(bits);
@@ -145,6 +193,18 @@ inline uint64_t where_any(const uint16_t* numbers)
 inline uint64_t where_any(const uint16_t* numbers)
 {
     uint64_t bits = 0;
+#if defined(__AVX2__)
+    typedef short words __attribute__((vector_size(32)));
+    typedef long long longs __attribute__((vector_size(32)));
+    for (int i = 0; i < 64; i += 32) {
+        words part[2];
+        std::memcpy(part, numbers + i, sizeof part);
+        const auto bytes = __builtin_ia32_packsswb256(part[0] == words(), part[1] == words());  // by halves
+        const auto in_order = __builtin_ia32_permdi256(as<longs>(bytes), 0xd8);
+        bits |= uint64_t(~uint32_t(__builtin_ia32_pmovmskb256(as<decltype(bytes + bytes)>(in_order)))) << i;
+    }
+    return bits;
+#endif
     for (int i = 0; i < 64; ++i)
         bits |= uint64_t(numbers[i] != 0) << i;
     return bits;
