@@ -121,7 +121,7 @@ template <typename V, typename T>
 inline int64_t append(T* values, uint32_t* numbers, V v, uint64_t bits, uint32_t first)
 {
 #if defined(__AVX2__)
-    if constexpr (sizeof(V) == 32 && width<V> == 8) {
+    if constexpr (sizeof(V) == 32 && sizeof(T) == 4) {
         const packed_lanes at = packed(bits), found = at + int(first);
         const packed_lanes part = __builtin_ia32_permvarsi256(as<packed_lanes>(v), at);
         std::memcpy(values, &part, sizeof part);
