@@ -13,6 +13,7 @@ from simt.built import building, digest, folder
 from fusegen.backend.cuda.run.nvrtc import includes
 from fusegen.backend.emit.headers import include_dir
 from support.compilers import bare
+from support.pace import within
 
 MOST_SECONDS = 3.0  # to compile any kernel, whatever its K
 
@@ -42,10 +43,7 @@ class Compiled:
     def within(self, budget: float) -> bool:
         """Did it take no longer, in processor seconds, than it may where a network of 64 numbers
         takes `_USUAL_SECONDS`? Beside other work compilers slow down more than Python does."""
-        if self.seconds < budget:
-            return True
-        options = ("-std=c++17", f"-arch={MAIN}", "--ptxas-options=-v")
-        return self.seconds < budget * _compiled_once(_NETWORK, options).seconds / _USUAL_SECONDS
+        return within(self.seconds, budget, _slowness)
 
 
 def available() -> str | None:
@@ -119,8 +117,14 @@ extern "C" __global__ void sorted(float* x)
     for (int i = 0; i < 64; ++i) x[i * blockDim.x + threadIdx.x] = own[i];
 }
 """
+
 _READ = ("--fdevice-syntax-only",)  # a tenth of the time
 _LITTLE = ("--Ofast-compile=mid",)  # of NVRTC 12.9: half the time, and "max" takes longer again
+
+
+def _slowness() -> float:
+    options = ("-std=c++17", f"-arch={MAIN}", "--ptxas-options=-v")
+    return _compiled_once(_NETWORK, options).seconds / _USUAL_SECONDS
 
 
 def _compiled(source: str, arch: str, *how: str) -> Compiled:

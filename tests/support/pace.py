@@ -5,18 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-_STEPS, _USUAL_SECONDS = 1_000_000, 0.08  # of the loop below, on a machine that budgets are set for
-
-
-def within(seconds: float, budget: float) -> bool:
-    """Did work take no longer, in processor seconds, than it may on the usual machine?"""
-    return seconds < budget or seconds < budget * _slowness()
-
-
-def ever_within(seconds: Callable[[], float], budget: float) -> bool:
-    """The same of work that can be done again, three times at most: others slow a processor down
-    for some seconds, and what the loop below takes a moment later does not show it."""
-    return any(within(seconds(), budget) for _ in range(3))
+_STEPS, _USUAL_SECONDS = 1_000_000, 0.08  # of a loop, on a machine that budgets are set for
 
 
 def _slowness() -> float:
@@ -24,3 +13,15 @@ def _slowness() -> float:
     for i in range(_STEPS):
         total += i * i
     return (time.process_time() - start) / _USUAL_SECONDS
+
+
+def within(seconds: float, budget: float, slowness: Callable[[], float] = _slowness) -> bool:
+    """Did work take no longer, in processor seconds, than it may on the usual machine? `slowness`:
+    how many times as long as there the like of it takes here."""
+    return seconds < budget or seconds < budget * slowness()
+
+
+def ever_within(seconds: Callable[[], float], budget: float) -> bool:
+    """The same of work that can be done again, three times at most: others slow a processor down
+    for some seconds, and what the loop above takes a moment later does not show it."""
+    return any(within(seconds(), budget) for _ in range(3))

@@ -117,5 +117,5 @@ def _adds(node: g.Node) -> bool:
 
 def _is_row(node: g.Node) -> bool:
     """Is it a value of the row, also a given one, and not a number of the text?"""
-    return g.extent(node) is g.Extent.ROW and any(
-        g.is_reduction(n) or isinstance(n, g.Input) for n in g.topological((node,)))
+    return g.extent(node) is g.Extent.ROW and bool(
+        g.outermost((node,), lambda n: g.is_reduction(n) or isinstance(n, g.Input)))

@@ -164,10 +164,10 @@ class CpuDialect:
         match call.op:
             case "exp" if isinstance(arg := call.args[0], Var) and arg.name in self.below:
                 return f"{fg('exp_below')}({args[0]})"
-            case "div" if isinstance(by := call.args[1], Var) and by.name in self.divisors:
-                return f"{fg('quotient')}({args[0]}, {divisor_of(self.name(by))})"
             case "div" if not call.args[1].varying:
-                return f"{fg('quotient')}({args[0]}, {show(call.args[1], self)})"
+                by = show(call.args[1], self)
+                divisor = divisor_of(by) if by in self.divisors else by
+                return f"{fg('quotient')}({args[0]}, {divisor})"
             case "to_float":
                 return f"{fg('one_where' if source == 'bool' else 'convert')}<V>({args[0]})"
             case "to_int" if source == "bool":

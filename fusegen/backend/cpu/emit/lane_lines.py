@@ -30,7 +30,8 @@ class LaneLines:
         """A dialect with divisors for the row values that a loop over these divides by, and their
         names."""
         lets = used_in(self.sweep, exprs)[1]
-        names = divisors_in([*exprs, *(let.expr for let in lets)])
+        found = divisors_in([*exprs, *(let.expr for let in lets)])
+        names = tuple(self.lanes.name(by) for by in found)
         return replace(self.lanes, divisors=frozenset(names)), names
 
     def items(self, exprs: Iterable[Expr], lanes: CpuDialect | None = None) -> list[str]:

@@ -43,7 +43,6 @@ inline int64_t keep(T* to, const T* values, uint64_t bits)
 #else
 #if defined(__AVX2__)
 typedef int packed_lanes __attribute__((vector_size(32)));
-typedef char packed_bytes __attribute__((vector_size(8)));
 
 // For each of 256 masks the numbers of the lanes whose bit is set, one after the other, a byte each.
 struct packed_numbers {
@@ -66,7 +65,8 @@ inline packed_lanes packed(uint64_t bits)
     typedef long long longs __attribute__((vector_size(16)));
     return __builtin_ia32_pmovzxbd256(as<bytes>(longs{int64_t(numbers_of.of[bits]), 0}));
 #else
-    return __builtin_convertvector(as<packed_bytes>(numbers_of.of[bits]), packed_lanes);
+    typedef char bytes __attribute__((vector_size(8)));
+    return __builtin_convertvector(as<bytes>(numbers_of.of[bits]), packed_lanes);
 #endif
 }
 #endif
@@ -188,12 +188,11 @@ inline uint64_t where_any(const uint16_t* numbers)
     return uint64_t(__builtin_ia32_cmpw512_mask(low, low ^ low, unequal, -1))
         | uint64_t(__builtin_ia32_cmpw512_mask(high, high ^ high, unequal, -1)) << 32;
 }
-#else
+#elif defined(__AVX2__)
 // Which of 64 numbers are not 0, as bits.
 inline uint64_t where_any(const uint16_t* numbers)
 {
     uint64_t bits = 0;
-#if defined(__AVX2__)
     typedef short words __attribute__((vector_size(32)));
     typedef long long longs __attribute__((vector_size(32)));
     for (int i = 0; i < 64; i += 32) {
@@ -204,7 +203,12 @@ inline uint64_t where_any(const uint16_t* numbers)
         bits |= uint64_t(~uint32_t(__builtin_ia32_pmovmskb256(as<decltype(bytes + bytes)>(in_order)))) << i;
     }
     return bits;
-#endif
+}
+#else
+// Which of 64 numbers are not 0, as bits.
+inline uint64_t where_any(const uint16_t* numbers)
+{
+    uint64_t bits = 0;
     for (int i = 0; i < 64; ++i)
         bits |= uint64_t(numbers[i] != 0) << i;
     return bits;
