@@ -98,6 +98,8 @@ def meet_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[s
 
 def _of_streamed(top: ListView, schedule: CudaSchedule) -> list[str]:
     plan = top.plan
+    if schedule.home.notes:
+        return ["packed_keys", *(["slices"] if schedule.split else []), "noted"]
     asked = {
         "wide_keys": plan.key.wide, "packed_keys": not plan.key.wide,
         "first_threshold": plan.groups > 0, "guess": plan.guess, "look_ahead": plan.samples > 0,

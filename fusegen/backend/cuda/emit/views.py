@@ -121,6 +121,7 @@ class SweepView:
     total: str  # the row's state once folded
     part: str  # a block's, where blocks share a row
     visit: str  # template of how it goes over a row
+    notes: bool  # do threads note chunks for lists meanwhile?
     meet: str  # and of how what it found becomes the row's
     reduce: str  # the function that merges the team's states
     meeting: str  # what else it takes: where warps and blocks meet
@@ -259,7 +260,8 @@ class SweepView:
     def column_of(self) -> bool:
         """Is the column of an item asked for anywhere?"""
         by_column = any(ld.loader == "load_columns" for ld in self.loads)
-        listed = any(c.by_column or not (c.short and c.short.plan.pruned) for c in self.lists)
+        listed = not self.notes and any(
+            c.by_column or not (c.short and c.short.plan.pruned) for c in self.lists)
         folded = self.fold_column or self.later_columns
         return folded or self.map_column or by_column or listed
 

@@ -219,14 +219,27 @@ class Folds:
 
     launch: float = figure(3.2, "µs", "launch and first load")
     thread: float = figure(0.0031, "µs", "the same, for every thread of a block")
-    block: float = figure(0.35, "µs", "a block begins and ends, for all of a multiprocessor")
-    cluster: float = figure(1.2, "µs", "blocks of a cluster meet, more than elsewhere")
+    block: float = figure(0.2, "µs", "a block begins and ends, for all of a multiprocessor")
+    cluster: float = figure(0.25, "µs", "blocks of a cluster begin and meet, for every one")
     rate: float = figure(5.8e9, "instruction/s", "of a multiprocessor that has many warps")
     warps: float = figure(2.8, "warp", "that lack: one that is alone takes as long as so many more")
     heavy: float = figure(1.7, "factor", "on instructions of chunks of 64 elements and more")
     uneven: float = figure(0.74, "factor", "on multiprocessors that have a block less")
     bandwidth: float = figure(1.12, "factor", "on memory's, where nothing is written")
-    latency: float = figure(1.12, "µs", "from a load to its data")
+    latency: float = figure(0.8, "µs", "from a load to its data")
+    ahead: float = figure(0.96, "factor", "on both, of 16-bit chunks that are asked for early")
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Lists from chunks that threads noted: what differs from `Folds`, whose states are heavier."""
+
+    again: float = figure(2.2, "µs", "chunks are read once more, and lists of warps meet")
+    block: float = figure(0.35, "µs", "a block begins and ends, for all of a multiprocessor")
+    bandwidth: float = figure(0.86, "factor", "on memory's")
+    latency: float = figure(0.6, "µs", "from a load to its data, beside others of the same chunk")
+    uneven: float = figure(1.5, "factor", "on multiprocessors that have a block less")
+    warps: float = figure(9, "warp", "that lack: one that is alone takes as long as so many more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +275,7 @@ class Figures:
     short_lists: ShortLists = ShortLists()
     short_rows: ShortRows = ShortRows()
     folds: Folds = Folds()
+    noted: Noted = Noted()
     strips: Strips = Strips()
 
     def named(self) -> Iterator[tuple[str, float, str, str]]:

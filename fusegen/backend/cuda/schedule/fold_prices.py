@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import math
 
-from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.instructions import effort
 from fusegen.backend.cuda.schedule.occupancy import resident, slots, uneven
 from fusegen.backend.cuda.schedule.work import Price, Work
-from fusegen.backend.target import WARP
+from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.kernel import Program
 
-_MANY = 100  # rows for every multiprocessor, where it is not known how many there are
+_MANY = 100  # rows for every multiprocessor
 _HEAVY = 64  # elements of a chunk: all their registers are in use
 _UNDER_WAY = 8  # vectors of a thread that are asked for together
+
+
+def many_rows(work: Work, target: CudaTarget) -> int:
+    """Rows, or many where it is not known how many there are."""
+    return work.rows or _MANY * target.multiprocessors
 
 
 def price_of_folds(
@@ -27,7 +32,7 @@ def price_of_folds(
     """Price of a schedule in microseconds, for few rows and for many."""
     f, many, target = figures.folds, figures.many, one.target
     there = target.multiprocessors
-    rows = work.rows or _MANY * there
+    rows = many_rows(work, target)
     blocks = -(-rows // one.block_rows) * one.blocks
     here = resident(one, work)
     places = slots(one, here, many.clustered, many.clustered_16)
@@ -40,9 +45,10 @@ def price_of_folds(
     moved = blocks * one.block_rows / one.blocks * work.vectors * work.vector_bytes
     flying = min(blocks, places) * one.threads * min(one.vectors, _UNDER_WAY) * VECTOR_BYTES
     memory = moved * max(1e6 / (f.bandwidth * target.bandwidth), f.latency / flying)
+    ahead = f.ahead if one.home.next_chunk and one.width == MAX_WIDTH else 1.0
     meeting = one.top.merge.latency(one.threads, one.blocks, figures.few)
     return Price((
         ("launch", f.launch + f.thread * one.threads), ("blocks", f.block * turns),
-        ("merges", meeting + (f.cluster if one.clustered else 0.0)),
-        ("bytes and instructions", math.hypot(memory, issue)),
+        ("merges", meeting + (f.cluster * one.blocks if one.clustered else 0.0)),
+        ("bytes and instructions", math.hypot(memory, issue) * ahead),
     ), adds=True)

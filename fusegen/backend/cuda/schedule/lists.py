@@ -14,6 +14,7 @@ from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSche
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Lists
 from fusegen.backend.cuda.schedule.homes import Ring
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
+from fusegen.backend.cuda.schedule.noted import notes_chunks, noting_schedules
 from fusegen.backend.cuda.schedule.occupancy import uneven
 from fusegen.backend.cuda.schedule.on_chip import ring_params, shared_bytes
 from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_plan
@@ -59,6 +60,9 @@ def _shapes(
     largest = max(c.k for s in program.sweeps for c in s.monoid.lists)
     if n_vectors <= WARP * few and largest <= WARP:
         yield base.having(team=Lanes(), threads=128, vectors=few, fixed=True, per_sm=6)
+        return
+    if notes_chunks(program, base, most):
+        yield from noting_schedules(base, problem.n_rows, n_vectors)
         return
     yield from _blocks(base, n_vectors, largest, most)
     rings = tuple(_ring_blocks(base)) if _rings(program, base) and most >= 4 else ()

@@ -22,8 +22,9 @@ from fusegen.backend.cuda.schedule.homes import Home, Registers, Shared, slice_b
 from fusegen.backend.cuda.schedule.lanes import lane_schedules
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
+from fusegen.backend.cuda.schedule.noted import price_of_noted
 from fusegen.backend.cuda.schedule.on_chip import kept_params
-from fusegen.backend.cuda.schedule.passing import homes_of_folds, passing_blocks
+from fusegen.backend.cuda.schedule.passing import ahead_of, homes_of_folds, passing_blocks
 from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.registers import Needs
 from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
@@ -121,6 +122,8 @@ class Menu:
     def price(self, one: CudaSchedule) -> Price:
         if one.lists != "streamed":
             return price_of_short_lists(self.program, one, self._work_of(one), self.figures)
+        if one.home.notes:
+            return price_of_noted(one, self.work, self.program, self.n_cols, self.figures)
         if self.lists:
             return price_of_lists(one, self.work, max(c.k for c in self.lists), self.figures)
         if self.short and not self.ordered and self.chunk is None:
@@ -265,11 +268,13 @@ class Menu:
         # chunk.
         wanted = -(-8 * there // rows)
         even = {n * there // rows for n in (3, 6)}
-        for threads in (128, 256, 512):
+        for threads in (64, 128, 256, 512) if self._folds else (128, 256, 512):
             chunks = -(-self.n_vectors // (threads * 4))
             for blocks in {2, 4, 8, min(wanted, chunks), min(2 * wanted, chunks)} | even:
                 if 1 < blocks <= min(chunks, _MOST_SLICES):
-                    yield self.base.having(team=Grid(blocks), threads=threads)
+                    one = self.base.having(team=Grid(blocks), threads=threads)
+                    yield one
+                    yield from ahead_of(one, self._passing)
 
     # ---- own monoids that keep row order, chunks that the user set ----
 

@@ -27,12 +27,18 @@ def passing_blocks(
 ) -> Iterator[CudaSchedule]:
     """Blocks that a row goes by. folds: where rows are, if they are read once, for states whose
     merges take longer than elements do; heavy: chunks of 16-bit elements, beside a state."""
-    ahead = [home for home in folds if home.next_chunk]
     for threads in (_SMALL, *_SIZES) if folds else _SIZES:
         for vectors in (_CHUNK,) if stores else (2 * _CHUNK, _CHUNK) if heavy else (2 * _CHUNK,):
             if threads * vectors >= min(2 * n_vectors, _MANY if heavy else 10**9):
                 continue
             one = base.having(threads=threads, vectors=vectors)
             yield one
-            if vectors == _CHUNK and threads <= _LARGEST:
-                yield from (one.having(home=home) for home in ahead)
+            if vectors == _CHUNK:
+                yield from ahead_of(one, folds)
+
+
+def ahead_of(one: CudaSchedule, folds: Sequence[Home]) -> Iterator[CudaSchedule]:
+    """The same, a chunk ahead; nothing where rows are not only folded as they go by, or where
+    blocks are so large that threads have no registers for it."""
+    if one.threads <= _LARGEST:
+        yield from (one.having(home=home) for home in folds if home.next_chunk)

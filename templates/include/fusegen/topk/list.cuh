@@ -196,6 +196,14 @@ __device__ __forceinline__ void offer_all(
     }
 }
 
+// Offers one more element, or none. Every thread of the team takes part.
+template <typename List, typename KeyOf>
+__device__ __forceinline__ void offer_element(List& list, bool there, int rank, const KeyOf& key_of)
+{
+    const unsigned pending = reaching(there ? 1u : 0u, list.threshold, key_of);
+    offer(list, pending, pending ? key_of(0) : typename List::Key{}, rank, key_of);
+}
+
 // What the values of items to come are compared with. Those at or above it are candidates; while ties
 // with the threshold may be, keys decide.
 template <typename Keys>

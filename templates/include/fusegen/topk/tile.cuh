@@ -91,12 +91,4 @@ __device__ __forceinline__ void take_tile(
         bar = bar_of(list, keys, tile.first + List::kVectors * List::kTeam);
 }
 
-// Offers one more element, or none. Every thread of the team takes part.
-template <typename List, typename KeyOf>
-__device__ __forceinline__ void offer_element(List& list, bool there, int rank, const KeyOf& key_of)
-{
-    const unsigned pending = reaching(there ? 1u : 0u, list.threshold, key_of);
-    offer(list, pending, pending ? key_of(0) : typename List::Key{}, rank, key_of);
-}
-
 }  // namespace fusegen

@@ -8,6 +8,7 @@ from fusegen.backend.cuda.schedule.homes.held import (
     MEMORY,
     Ahead,
     Memory,
+    Noted,
     Once,
     Registers,
     Ring,
@@ -15,9 +16,10 @@ from fusegen.backend.cuda.schedule.homes.held import (
 from fusegen.backend.cuda.schedule.homes.slices import Chip, Shared, slice_bytes
 from fusegen.backend.cuda.schedule.homes.tiers import PER_VECTOR, Tiers
 
-Home = Memory | Ahead | Ring | Registers | Band | Shared | Chip | Tiers
+Home = Memory | Ahead | Noted | Ring | Registers | Band | Shared | Chip | Tiers
 
 __all__ = [
-    "MEMORY", "PER_VECTOR", "Ahead", "AnyHome", "Array", "Band", "Chip", "Home", "Memory", "Once",
+    "MEMORY", "PER_VECTOR", "Ahead", "AnyHome", "Array", "Band", "Chip", "Home", "Memory", "Noted",
+       "Once",
     "Registers", "Ring", "Shared", "Sizes", "Stay", "Tiers", "body_of_row", "slice_bytes",
 ]

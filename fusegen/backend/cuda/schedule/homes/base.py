@@ -88,6 +88,7 @@ class AnyHome:
     of_threads: ClassVar[bool] = False  # does a thread hold its part, and not the block?
     side_by_side: ClassVar[bool] = False  # are rows neighbours in memory, and not their columns?
     next_chunk: ClassVar[bool] = False  # is a second chunk in registers, on its way?
+    notes: ClassVar[bool] = False  # do lists come from a few chunks that are read once more?
     steady: ClassVar[bool] = False  # do teams go from row to row, one coming in as one leaves?
     loader: ClassVar[str] = ""  # the function that brings a chunk of what it keeps
     chunk: ClassVar[str] = "kVectors"  # of what comes from shared memory

@@ -33,6 +33,15 @@ class Ahead(AnyHome):
 
 
 @dataclass(frozen=True, slots=True)
+class Noted(AnyHome):
+    """Rows stay in device memory. For lists of few entries: a thread notes the chunks that have its
+    best items, and reads those once more that may have one of the row's."""
+
+    words: ClassVar[str] = ", best chunks noted"
+    notes: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
 class Ring(AnyHome):
     """Rows go by, through a ring of chunks in shared memory that are under way together."""
 
