@@ -1,8 +1,7 @@
 """Every figure that prices are made of: one table, each with its unit and what it stands for.
 
-Fitted to the times of all candidates on one H200; `python benchmarks/prices.py` measures a GPU's
-candidates and fits the figures again. Prices only have to put schedules in order: what they choose
-is measured by the other benchmarks. A *share* is a part of the time that memory takes.
+Fitted to times of candidates on one H200; `python benchmarks/prices.py` measures a GPU's and fits
+the figures again. Prices only have to put schedules in order. A *share* is of memory's time.
 """
 
 from __future__ import annotations
@@ -146,6 +145,7 @@ class ShortLists:
     row: float = figure(100, "instruction", "once a row")
     row_banded: float = figure(360, "instruction", "the same, by way of shared memory")
     entry_banded: float = figure(2.7, "instruction", "the same, for every entry of its list")
+    entry_apart: float = figure(5.5, "instruction", "the same, of rows that a warp has apart")
     edges: float = figure(30, "instruction", "once a row, more, where rows begin inside a vector")
     round: float = figure(3, "instruction", "lanes exchange states of two members, each time")
     exchange: float = figure(6.3, "instruction", "of keys of 64 bits")

@@ -37,7 +37,8 @@ def price_of_short_lists(
     cost += _reading(program, one, short)
     lines = short.line * sum(_lines(kernel, best, one, work) for kernel, best in lists)
     if one.home.band_rows:
-        cost += short.entry_banded * sum(best.k for _, best in lists)
+        entry = short.entry_banded if one.home.rows_apart == 1 else short.entry_apart
+        cost += entry * sum(best.k for _, best in lists)
     if one.in_warp:
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
         cost *= 1.0 + short.many * max(0.0, one.items / _HELD - 1.0)
