@@ -10,6 +10,12 @@ namespace fusegen {
 template <typename Team, int kCount, typename Column>
 __device__ __forceinline__ int live_vectors(Column at, Column end)
 {
+    constexpr int kThreads = Team::kThreads;
+    // A shift does it, for as many as leave lists the registers that they need.
+    if constexpr (kCount > 1 && kCount <= 6 && kThreads > 0 && (kThreads & (kThreads - 1)) == 0) {
+        const Column most = kCount * kThreads, left = end - at < most ? end - at : most;
+        return (static_cast<unsigned>(left > 0 ? left : 0) + kThreads - 1) / kThreads;
+    }
     const int apart = Team::threads();
     if (at + (kCount - 1) * apart < end) return kCount;
     int live = 0;
@@ -59,6 +65,23 @@ __device__ __forceinline__ void load_items(
 #pragma unroll
     for (int v = 0; v < kCount / kWidth; ++v)
         if (v < live) load_vector<kPastL1>(items, v, from + (at + v * apart) * kWidth);
+}
+
+// Items of a chunk that are all the same.
+template <typename T, int kCount, typename Layout>
+__device__ __forceinline__ void fill_items(Chunk<T, kCount, Layout>& items, T item)
+{
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) items.set(i, item);
+}
+
+// The same of those that are not among the `live` vectors.
+template <typename T, int kCount, typename Layout>
+__device__ __forceinline__ void fill_absent(Chunk<T, kCount, Layout>& items, int live, T item)
+{
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+        if (i / Layout::kWidth >= live) items.set(i, item);
 }
 
 // The same items of an array that all rows share, and that is not aligned as they are.
