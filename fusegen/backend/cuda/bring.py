@@ -7,14 +7,6 @@ from dataclasses import dataclass
 from fusegen.backend.emit.lines import Line
 
 
-def filling(load: str, items: str, absent: str, live: str = "live") -> tuple[str, ...]:
-    """A statement that loads items, and one that says what stands where there are fewer: before it,
-    so that nothing waits for it, unless loads write all items."""
-    if load.startswith("load_shifted"):
-        return load, f"fill_absent({items}, {live}, {absent});"
-    return f"fill_items({items}, {absent});", load
-
-
 @dataclass(frozen=True, slots=True)
 class Bring:
     """The items of a chunk of one array.
@@ -30,7 +22,6 @@ class Bring:
     alias: str = ""
     repacks: bool = False
     per: str = ""  # a factor on how many there are
-    absent: str = ""  # what stands where there are fewer; "": whatever was there
 
     def lines(self, live: str = "live", count: str = "kItems") -> list[Line]:
         """Statements that declare `count` items and fill `live` vectors of them."""
@@ -51,8 +42,6 @@ class Bring:
         """Statements that fill items declared before."""
         uses = frozenset([self.items])
         filled = [Line(f"{self.call}, {live});", uses)] if self.call else []
-        if self.absent:
-            filled = [Line(ln, uses) for ln in filling(filled[0].text, self.items, self.absent)]
         return [*filled, *([Line(f"{self.items}.repack();", uses)] if self.repacks else [])]
 
     def again(self) -> list[Line]:

@@ -25,7 +25,6 @@ class FromKept:
 
     name: str = TERM.name
     reads: tuple[str, ...] = ()
-    made: tuple[Let, ...] = ()  # what is kept, last, of what was loaded; (): an exponential
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +95,13 @@ def over_terms(sweep: Sweep, term: Term) -> Sweep | None:
     return replace(again, loads=(kept, *again.loads))
 
 
-def over_value(sweep: Sweep, made: tuple[Let, ...]) -> Sweep:
-    """A sweep over the kept value of the last of these lets, in place of that."""
-    let = made[-1]
+def over_value(sweep: Sweep, let: Let) -> Sweep:
+    """A sweep over the kept value of a let, in place of the let."""
     values: Mapping[Expr, Expr] = {Var(let.name, "float", varying=True): TERM}
     folded = tuple(replace(f, lift=replaced(f.lift, values)) for f in sweep.monoid.folded)
     stores = tuple(replace(s, value=replaced(s.value, values)) for s in sweep.element_stores)
     lets = tuple(replace(o, expr=replaced(o.expr, values)) for o in sweep.lets if o != let)
-    kept = cast(Source, FromKept(made=made))  # of a program that no other backend sees
+    kept = cast(Source, FromKept())  # of a program that no other backend sees
     found = replace(sweep, loads=(kept, *sweep.loads), lets=lets, element_stores=stores,
                     monoid=replace(sweep.monoid, folded=folded))
     wanted = (*(f.lift for f in folded), *(s.value for s in stores))

@@ -67,23 +67,6 @@ __device__ __forceinline__ void load_items(
         if (v < live) load_vector<kPastL1>(items, v, from + (at + v * apart) * kWidth);
 }
 
-// Items of a chunk that are all the same.
-template <typename T, int kCount, typename Layout>
-__device__ __forceinline__ void fill_items(Chunk<T, kCount, Layout>& items, T item)
-{
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) items.set(i, item);
-}
-
-// The same of those that are not among the `live` vectors.
-template <typename T, int kCount, typename Layout>
-__device__ __forceinline__ void fill_absent(Chunk<T, kCount, Layout>& items, int live, T item)
-{
-#pragma unroll
-    for (int i = 0; i < kCount; ++i)
-        if (i / Layout::kWidth >= live) items.set(i, item);
-}
-
 // The same items of an array that all rows share, and that is not aligned as they are.
 template <typename T, int kCount, typename Layout, typename Columns>
 __device__ __forceinline__ void load_columns(

@@ -21,11 +21,10 @@ def elements_used(kernel: Kernel) -> set[str]:
 
 
 def span_asked(
-    lines: Iterable[str | Line], views: Mapping[int, SweepView], kernel: Kernel, *, filled: bool
+    lines: Iterable[str | Line], views: Mapping[int, SweepView], kernel: Kernel
 ) -> tuple[str | Line, ...]:
-    """Without what only chunks ask for, where there are none to fold or to map, or where these are
-    `filled` with what adds nothing."""
+    """Without what only chunks ask for, where there are none to fold or to map."""
     sweeps = [views[s.number] for s in kernel.sweeps]
-    if not filled and any(v.folds or v.stores for v in sweeps):
+    if any(v.folds or v.stores for v in sweeps):
         return tuple(lines)
     return tuple(ln for ln in lines if not (isinstance(ln, Line) and ln.declares == WHOLE))

@@ -91,7 +91,7 @@ def _value(
         loads = tuple(s.name for s in maker.loads if s.name in names)
         if len(loads) < 2 or let.expr.kind != "float":
             continue
-        sweeps = tuple(over_value(s, tuple(lets)) for s in kernel.sweeps)
+        sweeps = tuple(over_value(s, let) for s in kernel.sweeps)
         rest = (used_in(s, expressions(s))[0] for s in sweeps[1:])
         if not any(used & {*loads} for used in rest):
             return Keeps(value=tuple(lets), loads=loads), sweeps

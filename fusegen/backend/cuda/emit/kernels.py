@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fusegen.backend.cuda.emit.absent import absent
 from fusegen.backend.cuda.emit.asked import elements_used, span_asked
 from fusegen.backend.cuda.emit.bands import BandView, band_view, row_in_band, row_of_step
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
@@ -57,7 +56,6 @@ class KernelView:
     next_phase: str  # and of the one after this
     keeps: tuple[str | Line, ...]  # statements that bring on chip what stays there
     first_fetch: tuple[str, ...]  # likewise, of a team's first row
-    filled: bool  # is there a number that adds nothing where a thread has no element of the row?
     refill: tuple[str, ...]  # and of its next one, in registers
     refill_group: tuple[str, ...]  # and in shared memory
     prelude: tuple[Line, ...]
@@ -122,8 +120,8 @@ def kernel_view(
     phase = pointer_of(first) if first else ""
     sliced = schedule.clustered or schedule.split
     used = elements_used(kernel)
-    home, kept = schedule.home, home_arrays(launch, schedule, dialect)
-    band, filled = band_view(launch, schedule), bool(absent(kernel, schedule, dialect))
+    home, kept = schedule.home, home_arrays(launch, schedule)
+    band = band_view(launch, schedule)
     return KernelView(
         symbol=function_of(launch) if within else launch.symbol, within=within,
         params=tuple(_params_within(launch) if within else kernel_params(launch, views)),
@@ -137,12 +135,11 @@ def kernel_view(
         phase=phase, bodies=tuple(_bodies(launch, views, schedule) if phase else ()),
         has_row="mine < band_rows" if band else "mine < n_rows",
         has_edge="slice == 0" if sliced else "mine < n_rows" if schedule.partial_warps else "",
-        span=span_asked(home.span(kept), views, kernel, filled=filled),
-        row_span=span_asked(home.row_span(kept), views, kernel, filled=filled),
+        span=span_asked(home.span(kept), views, kernel),
+        row_span=span_asked(home.row_span(kept), views, kernel),
         first_phase=f"{array_name(first)} + first_row * {first.name}_stride" if first else "",
         next_phase=f"{phase} + row_step * {first.name}_stride" if first else "",
         keeps=(*home.enter(kept), *_edges(launch, views, schedule)),
-        filled=filled,
         first_fetch=home.first_row(kept), refill=home.next_row(kept),
         refill_group=home.next_group(kept),
         prelude=(*_row_values(launch, dialect), *_early(launch, schedule, dialect)),
@@ -177,17 +174,14 @@ def _bodies(
             yield kind, body_of(p, schedule), value
 
 
-def home_arrays(
-    launch: Launch, schedule: CudaSchedule, dialect: CudaDialect
-) -> tuple[Array, ...]:
+def home_arrays(launch: Launch, schedule: CudaSchedule) -> tuple[Array, ...]:
     """The arrays that a row's home is for: what stays on chip, or comes through a ring."""
     kernel = launch.kernel
     ring = schedule.home.stages > 0
     found = ring_params(kernel, kernel.sweeps[0]) if ring else kept_params(kernel, schedule)
-    nothing = absent(kernel, schedule, dialect)
     return tuple(Array(p.name, C_TYPES[p.dtype.name], body_of(p, schedule),
                        loader_of(p, kernel, schedule.load), array_name(p),
-                       schedule.has_edges, nothing.get(p.name, "")) for p in found)
+                       schedule.has_edges) for p in found)
 
 
 def _edges(

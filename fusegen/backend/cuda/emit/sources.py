@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from fusegen.backend.cuda.bring import Bring
-from fusegen.backend.cuda.emit.absent import absent
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import (
     array_name,
@@ -164,8 +163,7 @@ def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]
         "load_columns": f"load_columns({items}, {load.pointer}, {columns}",
         "fetch_chunk": f"read_items({items}, {load.name}_ring, slot",
     }[load.loader]
-    nothing = absent(reader.kernel, reader.schedule, reader.dialect)
-    return (Bring(items, load.type, call, absent=nothing.get(load.name, "")),)
+    return (Bring(items, load.type, call),)
 
 
 def _held(load: LoadView, brings: tuple[Bring, ...], reader: Reader) -> tuple[Bring, ...]:

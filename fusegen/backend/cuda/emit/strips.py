@@ -121,7 +121,7 @@ def _kernel_view(scopes: RowScopes, schedule: CudaSchedule) -> StripKernelView:
     launch, kernel = scopes.launch, scopes.kernel
     numbers = [s.number for s in kernel.sweeps]
     meetings = [n for n in numbers if scopes.views[n].state]
-    home, kept = schedule.home, home_arrays(launch, schedule, scopes.dialect)
+    home, kept = schedule.home, home_arrays(launch, schedule)
     later = kept if launch.together else ()
     sweeps = tuple(scopes.views[s.number] for s in kernel.sweeps)
     prelude = tuple(scopes.prelude())

@@ -32,7 +32,7 @@ class FewRows:
     beside_16: float = figure(0.7, "µs", "clusters of 16, for every block beside")
     grid: float = figure(4.7, "µs", "blocks all over the grid meet through device memory")
     slices: float = figure(3.0, "µs", "the same, a part of whose rows is in shared memory")
-    filling: float = figure(1.5, "µs", "shared memory fills")
+    filling: float = figure(3.0, "µs", "shared memory fills")
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
     clustered_16: float = figure(0.85, "factor", "the same, of 16")
 
@@ -145,6 +145,7 @@ class ShortLists:
     row: float = figure(100, "instruction", "once a row")
     row_banded: float = figure(360, "instruction", "the same, by way of shared memory")
     entry_banded: float = figure(2.7, "instruction", "the same, for every entry of its list")
+    full: float = figure(0.4, "share", "blocks that fill a multiprocessor wait for their rows")
     entry_apart: float = figure(5.5, "instruction", "the same, of rows that a warp has apart")
     edges: float = figure(30, "instruction", "once a row, more, where rows begin inside a vector")
     round: float = figure(3, "instruction", "lanes exchange states of two members, each time")
@@ -220,7 +221,7 @@ class Folds:
     launch: float = figure(3.2, "µs", "launch and first load")
     thread: float = figure(0.0031, "µs", "the same, for every thread of a block")
     block: float = figure(0.2, "µs", "a block begins and ends, for all of a multiprocessor")
-    cluster: float = figure(0.25, "µs", "blocks of a cluster begin and meet, for every one")
+    cluster: float = figure(0.016, "µs", "blocks of a cluster begin and meet, for every two")
     rate: float = figure(5.8e9, "instruction/s", "of a multiprocessor that has many warps")
     warps: float = figure(2.8, "warp", "that lack: one that is alone takes as long as so many more")
     heavy: float = figure(1.7, "factor", "on instructions of chunks of 64 elements and more")
@@ -296,5 +297,4 @@ class Figures:
         return replace(self, **tables)
 
 
-FIGURES = Figures()
-"""Of one H200."""
+FIGURES = Figures()  # of one H200

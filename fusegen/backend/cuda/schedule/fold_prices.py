@@ -49,6 +49,6 @@ def price_of_folds(
     meeting = one.top.merge.latency(one.threads, one.blocks, figures.few)
     return Price((
         ("launch", f.launch + f.thread * one.threads), ("blocks", f.block * turns),
-        ("merges", meeting + (f.cluster * one.blocks if one.clustered else 0.0)),
+        ("merges", meeting + (f.cluster * one.blocks**2 if one.clustered else 0.0)),
         ("bytes and instructions", math.hypot(memory, issue) * ahead),
     ), adds=True)

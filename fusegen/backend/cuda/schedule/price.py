@@ -221,7 +221,8 @@ def _parallelism(
     blocks = filled // one.block_rows * one.blocks
     places = slots(one, here, many.clustered, many.clustered_16)
     each = work.vector_bytes if one.home.threads_keep and work.stores else VECTOR_BYTES
-    part = one.threads * min(one.vectors, 4 if work.stores else 8) * each
+    chunks = 2 if one.home.next_chunk else 1
+    part = one.threads * min(chunks * one.vectors, 4 if work.stores else 8) * each
     under_way = min(blocks, places) * max(part, slice_room(one, work))
     busy = min(blocks, target.multiprocessors)
     idle = 1.0 + many.idle * (target.multiprocessors / busy - 1.0)

@@ -19,6 +19,7 @@ _INDEX_BYTES = 8  # of an entry's column
 _WORD = 4  # bytes of a register
 _LINE = 128  # bytes of memory that a warp touches at a time
 _HELD = 32  # items of a lane that registers hold beside what is done with them
+_FULL = 80 << 10  # bytes of a block's items that leave room for one or two blocks
 _ISSUING = 4  # schedulers of a multiprocessor
 _WAITING = 5.0  # turns until an instruction's result is there
 _SHARP = 2  # how little what takes less adds to what takes most
@@ -52,6 +53,8 @@ def price_of_short_lists(
     issue, access = (n * idle / (one.target.multiprocessors * short.rate) / row
                      for n in (cost, lines))
     whole = (1.0 + issue**_SHARP + access**_SHARP) ** (1 / _SHARP)
+    if not one.in_warp and one.threads * one.vectors * work.vector_bytes > _FULL:
+        whole *= 1.0 + short.full
     kept = [(name, n) for name, n in price.parts if name in ("home", "parallelism")]
     return Price((*kept, ("instructions", whole)), adds=False)
 

@@ -57,7 +57,6 @@ class Array:
     loader: str  # the function that brings its items to registers
     all_rows: str  # pointer to row 0
     edges: bool = False  # may rows begin or end inside a vector?
-    absent: str = ""  # what adds nothing, where a thread has no element of the row; "": nothing
 
     @property
     def apart(self) -> bool:

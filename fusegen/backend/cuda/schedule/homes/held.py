@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fusegen.backend.cuda.bring import Bring, filling
+from fusegen.backend.cuda.bring import Bring
 from fusegen.backend.cuda.schedule.figures import ManyRows
 from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes, Stay
 from fusegen.backend.emit.lines import Line
@@ -104,12 +104,12 @@ class Registers(AnyHome):
         return ("const column_t at = begin + rank;", *live("at", "live"))
 
     def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
-        lines: list[str] = []
-        for a in arrays:
-            items, load = f"{a.name}_items", f"{a.loader}({a.name}_items, {a.row}, at, live);"
-            lines.append(f"Items<{a.type}, kItems> {items};")
-            lines += filling(load, items, a.absent) if a.absent else (load,)
-        return tuple(lines)
+        return tuple(
+            line for a in arrays for line in (
+                f"Items<{a.type}, kItems> {a.name}_items;",
+                f"{a.loader}({a.name}_items, {a.row}, at, live);",
+            )
+        )
 
     def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
         return (Bring(f"{name}_items", kind, repacks=True),) if again else ()
