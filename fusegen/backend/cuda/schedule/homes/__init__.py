@@ -20,6 +20,5 @@ Home = Memory | Ahead | Noted | Ring | Registers | Band | Shared | Chip | Tiers
 
 __all__ = [
     "MEMORY", "PER_VECTOR", "Ahead", "AnyHome", "Array", "Band", "Chip", "Home", "Memory", "Noted",
-       "Once",
-    "Registers", "Ring", "Shared", "Sizes", "Stay", "Tiers", "body_of_row", "slice_bytes",
+    "Once", "Registers", "Ring", "Shared", "Sizes", "Stay", "Tiers", "body_of_row", "slice_bytes",
 ]
