@@ -197,6 +197,22 @@ def test_taking_from_another_array(backend, form):
     np.testing.assert_allclose(total.ravel(), wanted.ravel(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+@pytest.mark.parametrize("k", [1, 4])
+def test_taking_from_two_arrays(k, backend):
+    """Each is looked up by itself, however alike the lines are that do so."""
+    @fg.pipeline
+    def factors(x, y, *, k=1):
+        _, at = fg.topk(x * y, k)
+        return fg.take(x, at), fg.take(y, at), fg.take(x + 1.0, at)
+
+    x, y = rows((5, 77)), rows((5, 77), 1)
+    at = np.argsort(-(x * y), axis=1, kind="stable")[:, :k]
+    found = results(backend, factors, x, y, k=k)
+    for got, want in zip(found, (x, y, x + 1), strict=True):
+        np.testing.assert_array_equal(got, np.take_along_axis(want, at, axis=1))
+
+
 def test_taking_what_was_selected_reads_nothing_again():
     @fg.pipeline
     def taken(x, *, k=3):

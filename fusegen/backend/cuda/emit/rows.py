@@ -81,10 +81,13 @@ def list_stores(
     """Results that are lists: by a list's name and length, statements for one entry. Stores of a
     list share a loop, and what they have in common."""
     grouped: dict[tuple[str, int], list[Line]] = {}
+    done: dict[tuple[str, int], list[Step]] = {}
     for s in stores:
         lines = grouped.setdefault((s.entries.top, s.entries.k), [])
-        steps = step_lines(s.entries.steps, kernel, dialect, owners)
-        lines += [ln for ln in steps if ln not in lines]
+        known = done.setdefault((s.entries.top, s.entries.k), [])
+        steps = [step for step in s.entries.steps if step not in known]
+        lines += step_lines(steps, kernel, dialect, owners)
+        known += steps
         text, divisors = dialect.divided(partial(dialect.text, s.value))
         lines += [ln for ln in divisors if ln not in lines]
         param = kernel.param(s.param)
