@@ -10,11 +10,13 @@ namespace fusegen {
 template <typename Team, int kCount, typename Column>
 __device__ __forceinline__ int live_vectors(Column at, Column end)
 {
-    constexpr int kThreads = Team::kThreads;
-    // A shift does it, for as many as leave lists the registers that they need.
-    if constexpr (kCount > 1 && kCount <= 6 && kThreads > 0 && (kThreads & (kThreads - 1)) == 0) {
-        const Column most = kCount * kThreads, left = end - at < most ? end - at : most;
-        return (static_cast<unsigned>(left > 0 ? left : 0) + kThreads - 1) / kThreads;
+    // A shift does it where that is known, for as many as leave lists the registers that they need.
+    if constexpr (kCount > 1 && kCount <= 6 && Team::kThreads > 0) {
+        constexpr int kApart = Team::threads();
+        if constexpr ((kApart & (kApart - 1)) == 0) {
+            const Column most = kCount * kApart, left = end - at < most ? end - at : most;
+            return (static_cast<unsigned>(left > 0 ? left : 0) + kApart - 1) / kApart;
+        }
     }
     const int apart = Team::threads();
     if (at + (kCount - 1) * apart < end) return kCount;
