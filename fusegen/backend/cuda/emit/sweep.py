@@ -78,7 +78,7 @@ class SweepPrinter:
             items=self.schedule.items, keeps=ITEMS if self.keeps else "",
             state=self.state, total=self.total, part=f"part_of_{self.total}",
             visit=home.tiles if home.tiles and waits else home.visit,
-            notes=bool(lists) and home.notes, meet=merge.meet,
+            notes=home.notes, meet=merge.meet,
             reduce=merge.function(meeting), meeting=merge.arguments(meeting),
             meeting_array=merge.array(meeting),
             loads=tuple(s.load for s in sources if s.load),

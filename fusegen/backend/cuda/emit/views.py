@@ -121,7 +121,7 @@ class SweepView:
     total: str  # the row's state once folded
     part: str  # a block's, where blocks share a row
     visit: str  # template of how it goes over a row
-    notes: bool  # do threads note chunks for lists meanwhile?
+    notes: bool  # do threads note chunks meanwhile, for lists if there are any?
     meet: str  # and of how what it found becomes the row's
     reduce: str  # the function that merges the team's states
     meeting: str  # what else it takes: where warps and blocks meet

@@ -13,10 +13,11 @@ from dataclasses import replace
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Lists
 from fusegen.backend.cuda.schedule.homes import Ring
-from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
+from fusegen.backend.cuda.schedule.levels import Cluster, Lanes
 from fusegen.backend.cuda.schedule.noted import notes_chunks, noting_schedules
 from fusegen.backend.cuda.schedule.occupancy import uneven
 from fusegen.backend.cuda.schedule.on_chip import ring_params, shared_bytes
+from fusegen.backend.cuda.schedule.passing import over_blocks
 from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_plan
 from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.problem import Problem
@@ -24,7 +25,6 @@ from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Program
 
 _STATIC, _RESERVED = 256, 1024  # of a block beside its lists, and what CUDA takes
-_MOST_BLOCKS = 64  # that share a row
 _CLUSTERED = 0.92  # of the places of a device: parts of it have none for another whole cluster
 
 
@@ -69,7 +69,9 @@ def _shapes(
     yield from (one for one in rings if n_vectors > 3 * one.threads * one.vectors)
     if problem.n_rows and problem.n_rows <= 2 * base.target.multiprocessors:
         for one in _large_blocks(base, most):
-            yield from _shared_rows(one, problem.n_rows, n_vectors)
+            chunks = -(-n_vectors // (one.threads * one.vectors))
+            beside = range(1, one.per_sm + 1)
+            yield from over_blocks(one, problem.n_rows, chunks, beside, (1, 2, 4, 8, 16, 32))
         if len(program.sweeps) == 1:
             yield from _clusters(program, base, problem.n_rows, n_vectors, most)
 
@@ -103,18 +105,6 @@ def _large_blocks(base: CudaSchedule, most: int) -> Iterator[CudaSchedule]:
 def _edges(base: CudaSchedule) -> bool:
     """Are elements at the edges of a row in registers beside many others?"""
     return base.width == MAX_WIDTH and base.has_edges
-
-
-def _shared_rows(one: CudaSchedule, rows: int, n_vectors: int) -> Iterator[CudaSchedule]:
-    """Each row in a block, or over several blocks; all of them run at once, on multiprocessors that
-    have as many each, or nearly."""
-    chunks, there = -(-n_vectors // (one.threads * one.vectors)), one.target.multiprocessors
-    even = {min(n * there // rows, _MOST_BLOCKS) for n in range(1, one.per_sm + 1)}
-    for blocks in sorted({1, 2, 4, 8, 16, 32} | even):
-        if 0 < blocks <= min(chunks, one.per_sm * there // rows):
-            room = -(-rows * blocks // there)
-            team = Grid(blocks) if blocks > 1 else Block(one.threads)
-            yield one.having(team=team, per_sm=room)
 
 
 def _clusters(

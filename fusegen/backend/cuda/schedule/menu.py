@@ -24,7 +24,7 @@ from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Th
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
 from fusegen.backend.cuda.schedule.noted import price_of_noted
 from fusegen.backend.cuda.schedule.on_chip import kept_params
-from fusegen.backend.cuda.schedule.passing import ahead_of, homes_of_folds, passing_blocks
+from fusegen.backend.cuda.schedule.passing import homes_of_folds, passing_blocks, sizes, with_ahead
 from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.registers import Needs
 from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
@@ -268,13 +268,12 @@ class Menu:
         # chunk.
         wanted = -(-8 * there // rows)
         even = {n * there // rows for n in (3, 6)}
-        for threads in (64, 128, 256, 512) if self._folds else (128, 256, 512):
+        for threads in sizes(self._passing):
             chunks = -(-self.n_vectors // (threads * 4))
             for blocks in {2, 4, 8, min(wanted, chunks), min(2 * wanted, chunks)} | even:
                 if 1 < blocks <= min(chunks, _MOST_SLICES):
                     one = self.base.having(team=Grid(blocks), threads=threads)
-                    yield one
-                    yield from ahead_of(one, self._passing)
+                    yield from with_ahead(one, self._passing)
 
     # ---- own monoids that keep row order, chunks that the user set ----
 

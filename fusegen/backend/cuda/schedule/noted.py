@@ -13,7 +13,7 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.fold_prices import many_rows, price_of_folds
 from fusegen.backend.cuda.schedule.homes import Noted
-from fusegen.backend.cuda.schedule.levels import Grid
+from fusegen.backend.cuda.schedule.passing import over_blocks
 from fusegen.backend.cuda.schedule.topk import key_plan
 from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.ir.kernel import Kernel, Program
@@ -23,7 +23,6 @@ _ENTRIES = 2  # of a list at most; with more, every chunk costs as much as waiti
 _VECTORS = 4  # of a chunk
 _SIZES = ((64, 16), (128, 8), (256, 4), (512, 2))  # threads of a block, blocks of a multiprocessor
 _BESIDE = (1, 2, 3, 4, 6, 8, 12, 16)  # blocks of few rows that a multiprocessor may get
-_MOST_BLOCKS = 64  # that share a row
 
 
 def notes_chunks(program: Program, base: CudaSchedule, most: int) -> bool:
@@ -44,32 +43,25 @@ def noting_schedules(
     base: CudaSchedule, rows: int | None, n_vectors: int
 ) -> Iterator[CudaSchedule]:
     """A row each, or a few rows over several blocks, each of which has a chunk at least."""
-    one = base.having(vectors=_VECTORS, home=Noted(), fixed=True)
-    there = base.target.multiprocessors
+    few = rows if rows and rows <= 2 * base.target.multiprocessors else 0
     for threads, per_sm in _SIZES:
         chunks = n_vectors // (threads * _VECTORS)
         if chunks == 0 and threads > _SIZES[0][0]:
             continue
-        yield one.having(threads=threads, per_sm=per_sm)
-        if not rows or rows > 2 * there:
-            continue
-        for blocks in sorted({min(n * there // rows, _MOST_BLOCKS) for n in _BESIDE}):
-            if 1 < blocks <= min(chunks, per_sm * there // rows):
-                yield one.having(team=Grid(blocks), threads=threads,
-                                 per_sm=-(-rows * blocks // there))
+        one = base.having(threads=threads, vectors=_VECTORS, home=Noted(), fixed=True,
+                          per_sm=per_sm)
+        yield one
+        if few:
+            yield from (s for s in over_blocks(one, few, chunks, _BESIDE) if s.split)
 
 
 def price_of_noted(
     one: CudaSchedule, work: Work, program: Program, n_cols: int, figures: Figures = FIGURES
 ) -> Price:
     """Price of a schedule: microseconds for few rows, else times what moving the bytes takes."""
-    noted = figures.noted
-    folds = replace(figures.folds, block=noted.block, bandwidth=noted.bandwidth,
-                    latency=noted.latency, uneven=noted.uneven, warps=noted.warps)
-    price = price_of_folds(one, work, program, n_cols, replace(figures, folds=folds))
-    parts = (*price.parts, ("chunks read once more", noted.again))
+    price = price_of_folds(one, work, program, n_cols, replace(figures, folds=figures.noted))
     if work.rows is not None and work.few(one.target):
-        return Price(parts, adds=True)
+        return price
     moved = many_rows(work, one.target) * work.vectors * work.vector_bytes
-    whole = sum(us for _, us in parts) * one.target.bandwidth / 1e6
+    whole = price.total * one.target.bandwidth / 1e6
     return Price((("bytes and instructions", whole / moved),), adds=False)

@@ -1,6 +1,6 @@
 #pragma once
 // Lists of a few entries of rows that go by: a thread waits for nobody meanwhile. It notes which of its chunks have the
-// greatest items; those that may have one of the best are read once more when the row has ended.
+// greatest items; those that may have one of the best are read once more when the row has ended. Teams are blocks.
 
 #include <fusegen/topk/finish.cuh>
 
@@ -52,12 +52,10 @@ __device__ __forceinline__ unsigned bar_of_noted(List& list, Noted<List> noted, 
         bar = greatest_of_warp(noted.word[0]);
         if (noted.word[0] == bar) noted.drop_first();
     }
-    if constexpr (!List::Team::kOneWarp) {
-        if (rank % 32 == 0) list.tally.least[rank / 32] = bar;
-        List::Team::sync();
+    if (rank % 32 == 0) list.tally.least[rank / 32] = bar;
+    List::Team::sync();
 #pragma unroll
-        for (int other = 0; other < List::kTeam / 32; ++other) bar = max(bar, list.tally.least[other]);
-    }
+    for (int other = 0; other < List::kTeam / 32; ++other) bar = max(bar, list.tally.least[other]);
     return bar;
 }
 
@@ -123,12 +121,12 @@ __device__ __forceinline__ void look_again(
         }
         noted.drop_first();
     }
-    Key* of_warps = Team::kOneWarp ? list.slots : list.slots + List::kBeside;
+    Key* of_warps = list.slots + List::kBeside;
     best_of_warp(best, of_warps, rank / 32, rank % 32);
     const Column items = begin < end ? (end - begin) * kWidth : 0;
     if (rank == 0) list.count = items < kK ? static_cast<int>(items) : kK;
     Team::sync();
-    if constexpr (!Team::kOneWarp) sort_by_counting<Team>(of_warps, list.slots, kWarps * kK, kK, rank);
+    sort_by_counting<Team>(of_warps, list.slots, kWarps * kK, kK, rank);
 }
 
 }  // namespace fusegen
