@@ -26,7 +26,7 @@ _BESIDE = """
     load_vector look_again lost low make_float2 make_room make_uint4 max may_guess meet_cluster
     meet_team memory merge merge_row merge_rows merged min mine more moved n_cols n_cols_wide
     n_inner n_live n_rows n_vectors near next none_better number numbers of_all of_batch
-    of_columns of_row of_rows offer offer_element order_in_cluster orders other outer own
+    of_columns of_row of_rows offer offer_element opaque order_in_cluster orders other outer own
     own_entries own_entry own_state own_weights owner owns parity part part_of part_of_state
     partial_states parts passed past peak pending pending_items pending_pairs per_group phase
     pick pick_best piece pieces pivots place place_of power_factor pragma prelude product

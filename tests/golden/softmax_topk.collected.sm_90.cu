@@ -102,7 +102,7 @@ softmax_topk_kernel(
     const long long row = blockIdx.x;
     const __nv_bfloat16* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
-    const column_t at = begin + rank;
+    const column_t at = opaque(begin + rank);
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
 

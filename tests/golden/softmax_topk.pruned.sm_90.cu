@@ -104,7 +104,7 @@ softmax_topk_kernel(
     const long long row = mine < n_rows ? mine : n_rows - 1;
     const __nv_bfloat16* x_row = x + row * x_stride;
     const column_t begin = 0, end = mine < n_rows ? n_cols / kWidth : 0;
-    const column_t at = begin + rank;
+    const column_t at = opaque(begin + rank);
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
 

@@ -120,7 +120,7 @@ softmax_topk_1_m_kernel(
     const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
-    const column_t at = begin + rank;
+    const column_t at = opaque(begin + rank);
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
@@ -147,7 +147,7 @@ softmax_topk_2_sum_exp_kernel(
     const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
-    const column_t at = begin + rank;
+    const column_t at = opaque(begin + rank);
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
     const float m_kept = m_kept_in[row];
@@ -175,7 +175,7 @@ softmax_topk_3_map_kernel(
     const float* x_row = x + row * x_stride;
     float* div_stored_row = div_stored_out + row * div_stored_stride;
     const column_t begin = 0, end = n_cols / kWidth;
-    const column_t at = begin + rank;
+    const column_t at = opaque(begin + rank);
     const int live = live_vectors<Team, kVectors>(at, end);
     const bool whole = __all_sync(0xffffffffu, live == kVectors);
     const float m_kept = m_kept_in[row];
@@ -205,7 +205,7 @@ softmax_topk_4_top_kernel(
     const long long row = blockIdx.x;
     const float* div_stored_row = div_stored + row * div_stored_stride;
     const column_t begin = 0, end = n_cols / kWidth;
-    const column_t at = begin + rank;
+    const column_t at = opaque(begin + rank);
     const int live = live_vectors<Team, kVectors>(at, end);
 
     // 4. Search the row.

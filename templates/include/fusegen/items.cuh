@@ -38,6 +38,15 @@ struct Chunk : Packed<T, kCount> {
     typedef LayoutType Layout;
 };
 
+// The same number, of whose bits compilers know nothing: else they make up the place of every vector that a
+// thread holds from these, where a sum within the access does.
+template <typename Column>
+__device__ __forceinline__ Column opaque(Column at)
+{
+    if constexpr (sizeof(Column) == 4) asm("" : "+r"(at));
+    return at;
+}
+
 // The items of a chunk whose first `live` vectors there are.
 template <int kCount, int kWidth, typename Visit>
 __device__ __forceinline__ void for_items(int live, const Visit& visit)

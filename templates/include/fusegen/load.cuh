@@ -64,9 +64,10 @@ __device__ __forceinline__ void load_items(
 {
     constexpr int kWidth = Layout::kWidth;
     const int apart = Layout::Team::threads();
+    const T* first = from + at * kWidth;
 #pragma unroll
     for (int v = 0; v < kCount / kWidth; ++v)
-        if (v < live) load_vector<kPastL1>(items, v, from + (at + v * apart) * kWidth);
+        if (v < live) load_vector<kPastL1>(items, v, first + v * apart * kWidth);
 }
 
 // The same items of an array that all rows share, and that is not aligned as they are.

@@ -13,10 +13,11 @@ __device__ __forceinline__ void store_items(
 {
     constexpr int kWidth = Layout::kWidth, kWords = kWidth * sizeof(T) / 4;
     const int apart = Layout::Team::threads();
+    T* first = to + at * kWidth;
 #pragma unroll
     for (int v = 0; v < kCount / kWidth; ++v) {
         if (v >= live) continue;
-        T* there = to + (at + v * apart) * kWidth;
+        T* there = first + v * apart * kWidth;
         const unsigned* word = items.word + v * kWords;
         if constexpr (kWidth == 1) {
             *there = items[v];

@@ -20,7 +20,7 @@ from fusegen.ir.kernel import Program
 FEW_COLUMNS = 512  # up to here nothing else is as good for rows that are not whole vectors
 _MOST_BYTES = 2048  # of a row that is longer, and only read
 _THREADS = 128
-_MOST_HELD, _MOST_FOLDED = 40, 48  # elements of a lane; of 16 bits that are only read
+_MOST_HELD, _MOST_FOLDED = 40, 64  # elements of a lane; of 16 bits that are only read
 _BYTES = 16384  # of a block's band, read and written
 _NARROW_BYTES = 28672  # likewise of rows of 16 bits, where what a block does once counts for more
 _WAVES = 12  # blocks of a multiprocessor that bands of several passes leave it, at least

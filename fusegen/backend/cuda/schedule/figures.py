@@ -216,19 +216,22 @@ class ShortRows:
 
 @dataclass(frozen=True, slots=True)
 class Folds:
-    """Long rows that are read once, for states whose merges take longer than elements do."""
+    """Rows that are read once, for states whose merges take longer than elements do."""
 
-    launch: float = figure(3.2, "µs", "launch and first load")
-    thread: float = figure(0.0031, "µs", "the same, for every thread of a block")
-    block: float = figure(0.2, "µs", "a block begins and ends, for all of a multiprocessor")
-    cluster: float = figure(0.016, "µs", "blocks of a cluster begin and meet, for every two")
-    rate: float = figure(5.8e9, "instruction/s", "of a multiprocessor that has many warps")
-    warps: float = figure(2.8, "warp", "that lack: one that is alone takes as long as so many more")
-    heavy: float = figure(1.7, "factor", "on instructions of chunks of 64 elements and more")
-    uneven: float = figure(0.74, "factor", "on multiprocessors that have a block less")
-    bandwidth: float = figure(1.12, "factor", "on memory's, where nothing is written")
-    latency: float = figure(0.8, "µs", "from a load to its data")
-    ahead: float = figure(0.96, "factor", "on both, of 16-bit chunks that are asked for early")
+    launch: float = figure(5.0, "µs", "launch and first load")
+    thread: float = figure(0.0022, "µs", "the same, for every thread of a block")
+    block: float = figure(0.08, "µs", "a block begins and ends, for all of a multiprocessor")
+    item: float = figure(0.018, "µs", "an element that a thread holds, which none waits beside")
+    cluster: float = figure(0.0075, "µs", "blocks of a cluster begin and meet, for every two")
+    rate: float = figure(6.7e9, "instruction/s", "of a multiprocessor that has many warps")
+    warps: float = figure(2.5, "warp", "that lack: one that is alone takes as long as so many more")
+    holding: float = figure(0.72, "factor", "on instructions of rows that threads hold")
+    heavy: float = figure(1.2, "factor", "on those of passing chunks of 64 elements and more")
+    uneven: float = figure(0.21, "factor", "on multiprocessors that have a block less")
+    bandwidth: float = figure(0.96, "factor", "on memory's, where nothing is written")
+    latency: float = figure(0.83, "µs", "from a load to its data")
+    ahead: float = figure(0.88, "factor", "on both, of 16-bit chunks that are asked for early")
+    waves: float = figure(2.2e9, "wave/s", "of a multiprocessor's shared memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +268,9 @@ class Figures:
     short_rows: ShortRows = ShortRows()
     folds: Folds = Folds()
     # Of lists whose threads note chunks, beside lighter states: 2.2 µs of a launch read some again.
-    noted: Folds = Folds(launch=5.4, block=0.35, warps=9, uneven=1.5, bandwidth=0.86, latency=0.6)
+    noted: Folds = Folds(
+        launch=5.4, thread=0.0031, block=0.35, rate=5.8e9, warps=9, heavy=1.7, uneven=1.5,
+        bandwidth=0.86, latency=0.6)
     strips: Strips = Strips()
 
     def named(self) -> Iterator[tuple[str, float, str, str]]:

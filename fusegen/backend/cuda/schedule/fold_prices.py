@@ -1,7 +1,8 @@
-"""What long rows cost that are read once, for states whose merges take longer than elements do.
+"""What rows cost that are read once, for states whose merges take longer than elements do.
 
 Issuing instructions may take longer than bytes do, and few warps leave schedulers idle: so rows are
-split where blocks are few. All in microseconds, which add up.
+split where blocks are few, and held by few lanes where they are many. All in microseconds, which
+add up, except what happens at the same time.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import math
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
-from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
+from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Folds
 from fusegen.backend.cuda.schedule.instructions import effort
 from fusegen.backend.cuda.schedule.occupancy import resident, slots, uneven
+from fusegen.backend.cuda.schedule.short_row_prices import Short, waves_of_row
 from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.kernel import Program
@@ -27,10 +29,11 @@ def many_rows(work: Work, target: CudaTarget) -> int:
 
 
 def price_of_folds(
-    one: CudaSchedule, work: Work, program: Program, n_cols: int, figures: Figures = FIGURES
+    one: CudaSchedule, work: Work, program: Program, n_cols: int, figures: Figures = FIGURES,
+    short: Short | None = None,
 ) -> Price:
-    """Price of a schedule in microseconds, for few rows and for many."""
-    f, many, target = figures.folds, figures.many, one.target
+    """Price of a schedule in microseconds, for few rows and for many. short: of rows that are."""
+    f, many, target, home = figures.folds, figures.many, one.target, one.home
     there = target.multiprocessors
     rows = many_rows(work, target)
     blocks = -(-rows // one.block_rows) * one.blocks
@@ -40,15 +43,24 @@ def price_of_folds(
     turns = max(1.0, blocks / there) * (1.0 + f.uneven * unlike)  # of a multiprocessor's blocks
     warps = min(here, turns) * one.threads / WARP
     issued = effort(program, one).of_row(one, n_cols) * one.block_rows / one.blocks  # by a block
-    issue = turns * issued * (1.0 + f.warps / warps) / f.rate * 1e6
-    issue *= f.heavy if one.items >= _HEAVY else 1.0
-    moved = blocks * one.block_rows / one.blocks * work.vectors * work.vector_bytes
-    flying = min(blocks, places) * one.threads * min(one.vectors, _UNDER_WAY) * VECTOR_BYTES
-    memory = moved * max(1e6 / (f.bandwidth * target.bandwidth), f.latency / flying)
-    ahead = f.ahead if one.home.next_chunk and one.width == MAX_WIDTH else 1.0
+    issue = turns * issued * (1.0 + f.warps / warps) / f.rate * 1e6 * _weight(one, f)
+    part = one.block_rows / one.blocks * work.vectors * work.vector_bytes  # of rows, of a block
+    asked = one.threads * min(one.vectors, _UNDER_WAY) * VECTOR_BYTES
+    flying = min(blocks, places) * (part if home.band_rows else asked)
+    memory = blocks * part * max(1e6 / (f.bandwidth * target.bandwidth), f.latency / flying)
+    shared = waves_of_row(one, short) * rows / there / f.waves * 1e6 if short else 0.0
+    ahead = f.ahead if home.next_chunk and one.width == MAX_WIDTH else 1.0
     meeting = one.top.merge.latency(one.threads, one.blocks, figures.few)
     return Price((
         ("launch", f.launch + f.thread * one.threads), ("blocks", f.block * turns),
+        ("elements", f.item * one.items if home.of_threads else 0.0),
         ("merges", meeting + (f.cluster * one.blocks**2 if one.clustered else 0.0)),
-        ("bytes and instructions", math.hypot(memory, issue) * ahead),
+        ("bytes and instructions", math.hypot(memory, issue, shared) * ahead),
     ), adds=True)
+
+
+def _weight(one: CudaSchedule, f: Folds) -> float:
+    """On instructions: rows that threads hold have one loop, whose state needs no move."""
+    if one.home.of_threads:
+        return 1.0 if one.home.band_rows else f.holding
+    return f.heavy if one.items >= _HEAVY else 1.0

@@ -12,8 +12,10 @@ from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
 from fusegen.backend.target import WARP
 
 _THREADS = 128
-_MOST_NARROW, _MOST, _MOST_FOLDED = 8, 10, 16
-"""Vectors of a lane: of eight elements; of others; of others that are only folded."""
+_MOST_NARROW, _MOST = 8, 10  # vectors of a lane: of eight elements; of others
+_MOST_FOLDED_NARROW, _MOST_FOLDED = 16, 24
+"""The same of rows that are only folded, for states whose merges take longer than elements do: what
+is done once a row is worth the registers."""
 _FEW_ITEMS = 3, 9  # elements of a lane that reads rows out of phase one by one
 _FEW_COLUMNS = 64  # likewise, where lanes side by side take less than 32 bytes, of one array
 _MANY = 6  # vectors of a lane, beyond which twice as many lanes are better where rows are written
@@ -26,7 +28,7 @@ def lane_schedules(
     """One for every number of lanes that may own a row of so many arrays; `passing`: where rows are
     that go by, if they are read once, for states whose merges take longer than elements do."""
     folds = bool(passing)
-    most = _MOST_NARROW if base.width == MAX_WIDTH else _MOST_FOLDED if folds else _MOST
+    most = _most(base.width, folds)
     few = 16 if base.has_edges and base.width > 4 else 8  # of edges a lane takes one element
     for lanes in sorted({few, 2 * few, WARP}):
         vectors = -(-n_vectors // lanes)
@@ -48,6 +50,13 @@ def lane_schedules(
             vectors = -(-n_vectors // lanes)
             if vectors <= 2 and lanes < 2 * n_vectors:
                 yield _owned(held, lanes, vectors)
+
+
+def _most(width: int, folds: bool) -> int:
+    narrow = width == MAX_WIDTH
+    if folds:
+        return _MOST_FOLDED_NARROW if narrow else _MOST_FOLDED
+    return _MOST_NARROW if narrow else _MOST
 
 
 def by_elements(one: CudaSchedule, items: int) -> CudaSchedule:

@@ -126,10 +126,11 @@ class Menu:
             return price_of_noted(one, self.work, self.program, self.n_cols, self.figures)
         if self.lists:
             return price_of_lists(one, self.work, max(c.k for c in self.lists), self.figures)
-        if self.short and not self.ordered and self.chunk is None:
-            return price_of_short(one, self.work, self.short, self.figures)
+        short = self.short if not self.ordered and self.chunk is None else None
         if self._folds:
-            return price_of_folds(one, self.work, self.program, self.n_cols, self.figures)
+            return price_of_folds(one, self.work, self.program, self.n_cols, self.figures, short)
+        if short:
+            return price_of_short(one, self.work, short, self.figures)
         return price_of(one, self.work, self.figures)
 
     def _work_of(self, one: CudaSchedule) -> Work:

@@ -9,6 +9,7 @@ from fusegen.backend.cuda.schedule.work import Work
 
 _LEAST = {64: 0, 80: 72, 128: 88, 255: 136}
 """Registers that a thread uses at least, by how many it was given: fewer do not suffice."""
+_BESIDE = 20  # registers beside a row that a lane only folds
 
 
 def resident(one: CudaSchedule, work: Work) -> int:
@@ -45,7 +46,9 @@ def slice_room(one: CudaSchedule, work: Work) -> int:
 def _used(one: CudaSchedule, work: Work) -> int:
     """Registers that a thread uses, of those that it may."""
     if one.in_warp and one.home.of_threads:
-        return min(one.registers, 16 + max(16, one.items))
+        if work.stores or one.width == 1:
+            return min(one.registers, 16 + max(16, one.items))
+        return min(one.registers, _BESIDE + max(12, one.vectors * VECTOR_BYTES // 4))
     arrays = work.vector_bytes // VECTOR_BYTES if one.home.keeps else 1
     if one.home.of_threads and work.stores:
         if one.registers < 64:  # what compilers are told

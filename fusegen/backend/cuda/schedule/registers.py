@@ -12,7 +12,8 @@ from fusegen.backend.target import WARP
 
 _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128), (10**6, 255))
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
-_FOLDED: tuple[int, tuple[tuple[int, RegisterLimit], ...]] = 25, ((34, 56), (10**6, 64))
+_FOLDED: tuple[int, tuple[tuple[int, RegisterLimit], ...]] = 25, (
+    (34, 56), (48, 64), (56, 72), (10**6, 80))
 """Elements of 16 bits that a lane folds one by one, from which on few registers are best, and the
 fewest that do for so many at most."""
 _COLLECTED: tuple[tuple[int, RegisterLimit], ...] = (

@@ -54,16 +54,21 @@ def price_of_short(
     moved = n_cols * sum(short.sizes) + short.values
     memory = moved / (target.bandwidth / target.multiprocessors)
     issue = effort(short.program, one).of_row(one, n_cols) / f.rate
-    busy = 0.0
-    if one.home.band_rows:
-        each = [fmean(waves(d, size, one.lanes, one.width, one.home.rows_apart)
-                      for d in short.rows.distances(one.team_items, size)) for size in short.sizes]
-        busy = _vectors(one, short) * sum(each) * one.lanes / WARP / f.waves
+    busy = waves_of_row(one, short) / f.waves
     whole = (1.0 + (issue / memory) ** _SHARP + (busy / memory) ** _SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name not in ("merges", "fit", "registers")]
     held = one.items * len(short.sizes) / _HELD
     return Price((*kept, ("registers", 1.0 + f.held * max(0.0, held - 1.0)),
                   ("row ends", _ends(one, work, short, f)), ("instructions", whole)), adds=False)
+
+
+def waves_of_row(one: CudaSchedule, short: Short) -> float:
+    """Of shared memory, for a row that passes through it on its way to lanes."""
+    if not one.home.band_rows:
+        return 0.0
+    each = [fmean(waves(d, size, one.lanes, one.width, one.home.rows_apart)
+                  for d in short.rows.distances(one.team_items, size)) for size in short.sizes]
+    return _vectors(one, short) * sum(each) * one.lanes / WARP
 
 
 def _ends(one: CudaSchedule, work: Work, short: Short, f: ShortRows) -> float:

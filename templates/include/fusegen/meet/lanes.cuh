@@ -3,6 +3,8 @@
 // A state says by its `Exchange` which way is its own; combine, rebase and merge are the program's. `held`
 // are numbers of the call that moves depend on, the same for all states.
 
+#include <fusegen/warp.cuh>
+
 namespace fusegen {
 
 // What another lane has of a value; of a struct, of every one of its `Parts`.
@@ -117,10 +119,14 @@ struct SideBySide {
     }
 };
 
-// Numbers become the least that any of kLanes lanes has of each.
+// Columns become the least that any of kLanes lanes has of each.
 template <int kLanes, typename... T>
 __device__ __forceinline__ void lanes_least(T&... mine)
 {
+    if constexpr (kLanes == 32 && (... && (sizeof(T) == 4))) {
+        ((mine = static_cast<T>(least_of_warp(static_cast<unsigned>(mine)))), ...);
+        return;
+    }
 #pragma unroll
     for (int lane_mask = kLanes / 2; lane_mask >= 1; lane_mask /= 2)
         ((mine = min(mine, of_lane(mine, lane_mask))), ...);

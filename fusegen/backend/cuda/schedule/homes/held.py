@@ -101,7 +101,7 @@ class Registers(AnyHome):
         return held
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
-        return ("const column_t at = begin + rank;", *live("at", "live"))
+        return ("const column_t at = opaque(begin + rank);", *live("at", "live"))
 
     def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         return tuple(
