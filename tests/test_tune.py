@@ -278,7 +278,7 @@ def test_the_command_line_measures_before_it_runs(gpu, monkeypatch, capsys):
 def test_lists_of_short_rows_have_several_schedules(gpu):
     compiled = fresh("topk").compile(array(rows(3, 400)), tune=True, k=3)
     assert compiled.tuned is not None
-    assert {t.schedule.lists for t in compiled.tuned.timings} >= {"collected", "picked"}
+    assert len({t.schedule.lists for t in compiled.tuned.timings}) > 1
 
 
 def test_differences() -> None:

@@ -41,7 +41,7 @@ _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
 _TOGETHER = 8  # items that a lane sorts at a time, where they are no vector
 _MERGED = (8, 16)  # items of a lane, where all lanes sort together
 _MOST_OF_TWO = 8  # entries that two lanes sort in a band: of more, four lanes took 0.4 to 0.8 times
-_MOST_LOOKED_AT = 32  # items of each of two lanes of a band, which look for the best alone
+_MOST_OF_BAND = 32  # items of a lane that sorts in a band: of more, others took 0.76 to 1.04 times
 _MOST_PICKED = 40  # items of a lane that picks
 _MOST_PICKED_KEYS = 16  # of which it sorts so many
 _MOST_PARTS, _PARTS = 8, (8, 3)  # of what a lane holds; eight for three entries of a list
@@ -144,7 +144,7 @@ def short_list_schedules(
             found += (banded(program, o, rows)
                       for o in (*_of_lanes(one, lists, n_cols),
                                 *collected_by_warps(one, ks, max(1, n_cols // one.width), size))
-                      if o.lists != "sorted" or o.lanes > 2 or _for_two(o, max(ks)))
+                      if o.lists != "sorted" or _for_band(o, max(ks)))
     found += collected_schedules(base, ks, max(1, n_cols // base.width), size)
     if len(program.sweeps) == 1 and base.target.clusters:
         found += collected_in_clusters(base, ks, max(1, n_cols // base.width), size)
@@ -153,10 +153,9 @@ def short_list_schedules(
     return tuple(found)
 
 
-def _for_two(one: CudaSchedule, k: int) -> bool:
-    """Are two lanes of a band as fast as more? They put no long lists in order, and look for no
-    single best among many items (up to 1.3 times as long)."""
-    return 1 < k <= _MOST_OF_TWO or (k == 1 and one.items <= _MOST_LOOKED_AT)
+def _for_band(one: CudaSchedule, k: int) -> bool:
+    """Are these lanes, which sort, as fast as more? Two put no long lists in order."""
+    return one.items <= _MOST_OF_BAND and (one.lanes > 2 or k <= _MOST_OF_TWO)
 
 
 def _of_lanes(
