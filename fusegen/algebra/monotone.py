@@ -27,6 +27,8 @@ class Trend:
 _UNKNOWN = Trend(0, False)
 _STEPS = (sp.Max, sp.Min, sp.floor, sp.ceiling, sp.sign)
 _RISING = (sp.exp, sp.log, sp.tanh, sp.erf)
+_MOST_TIMES = 1000
+"""Of an exponent: polynomials in exp(x) have a place for every power up to exp(1000·x)."""
 
 
 def trend_of(setting: Setting) -> tuple[Trend, Obligation]:
@@ -153,7 +155,8 @@ def _by_slope(f: sp.Expr, x: sp.Symbol) -> Trend:
     if f.has(*_STEPS, sp.Abs):
         return _UNKNOWN
     slope = sp.diff(f, x)
-    for shape in (lambda e: e, sp.factor, lambda e: sp.factor(sp.simplify(e.rewrite(sp.exp)))):
+    shapes = (lambda e: e, sp.factor, lambda e: sp.factor(sp.simplify(e.rewrite(sp.exp))))
+    for shape in shapes[:1] if _has_high_powers(slope) else shapes:
         candidate = shape(slope)
         if candidate.is_positive or candidate.is_negative:
             return Trend(1 if candidate.is_positive else -1, True)
@@ -162,3 +165,9 @@ def _by_slope(f: sp.Expr, x: sp.Symbol) -> Trend:
         if strict and (candidate.is_nonnegative or candidate.is_nonpositive):
             return Trend(1 if candidate.is_nonnegative else -1, True)
     return _UNKNOWN
+
+
+def _has_high_powers(f: sp.Expr) -> bool:
+    """Would polynomials in its exponentials be too long to be written out?"""
+    numbers = (n for e in f.atoms(sp.exp) for n in e.exp.atoms(sp.Rational))
+    return any(max(abs(n.p), n.q) > _MOST_TIMES for n in numbers)
