@@ -13,9 +13,10 @@ from fusegen.backend.target import WARP
 
 _THREADS = 128
 _MOST_NARROW, _MOST = 8, 10  # vectors of a lane: of eight elements; of others
-_MOST_FOLDED_NARROW, _MOST_FOLDED = 16, 24
+_MOST_FOLDED_NARROW, _MOST_FOLDED, _OF_SEVERAL = 16, 24, 16
 """The same of rows that are only folded, for states whose merges take longer than elements do: what
-is done once a row is worth the registers."""
+is done once a row is worth the registers. Several arrays share these, but for as many as the last
+says of others."""
 _FEW_ITEMS = 3, 9  # elements of a lane that reads rows out of phase one by one
 _FEW_COLUMNS = 64  # likewise, where lanes side by side take less than 32 bytes, of one array
 _MANY = 6  # vectors of a lane, beyond which twice as many lanes are better where rows are written
@@ -28,7 +29,7 @@ def lane_schedules(
     """One for every number of lanes that may own a row of so many arrays; `passing`: where rows are
     that go by, if they are read once, for states whose merges take longer than elements do."""
     folds = bool(passing)
-    most = _most(base.width, folds)
+    most = _most(base.width, arrays, folds)
     few = 16 if base.has_edges and base.width > 4 else 8  # of edges a lane takes one element
     for lanes in sorted({few, 2 * few, WARP}):
         vectors = -(-n_vectors // lanes)
@@ -52,11 +53,15 @@ def lane_schedules(
                 yield _owned(held, lanes, vectors)
 
 
-def _most(width: int, folds: bool) -> int:
+def _most(width: int, arrays: int, folds: bool) -> int:
+    """Vectors of a lane, in each of so many arrays."""
     narrow = width == MAX_WIDTH
-    if folds:
-        return _MOST_FOLDED_NARROW if narrow else _MOST_FOLDED
-    return _MOST_NARROW if narrow else _MOST
+    alone = _MOST_NARROW if narrow else _MOST
+    if not folds:
+        return alone
+    if narrow:
+        return max(alone, _MOST_FOLDED_NARROW // arrays)
+    return max(_OF_SEVERAL, _MOST_FOLDED // arrays)
 
 
 def by_elements(one: CudaSchedule, items: int) -> CudaSchedule:

@@ -191,8 +191,10 @@ class Menu:
         """What threads have to hold."""
         kinds = tuple(c.kind for c in self.lists)
         sizes = {p.dtype.itemsize for k in self.program.kernels for p in k.elements}
+        inputs = max(sum(not p.output and p.shape != "scalar" for p in k.params)
+                     for k in self.program.kernels)
         return Needs(state=self.state, words=self.words, lists=kinds, stores=self.work.stores,
-                     kept_bytes=self.kept_bytes, narrow=sizes == {2}, wide=self.wide,
+                     inputs=inputs, kept_bytes=self.kept_bytes, narrow=sizes == {2}, wide=self.wide,
                      calls=self.calls, k=max((c.k for c in self.lists), default=0),
                      rows=self.work.rows)
 

@@ -15,7 +15,8 @@ _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128)
 _FOLDED: tuple[int, tuple[tuple[int, RegisterLimit], ...]] = 25, (
     (34, 56), (48, 64), (56, 72), (10**6, 80))
 """Elements of 16 bits that a lane folds one by one, from which on few registers are best, and the
-fewest that do for so many at most."""
+fewest that do for so many at most: of one array, with a state that is not the largest."""
+_LIGHT_STATE = 24  # registers beyond a pair of numbers, with which these suffice
 _COLLECTED: tuple[tuple[int, RegisterLimit], ...] = (
     (16, 40), (24, 48), (28, 56), (40, 64), (44, 72), (60, 80))
 _DENSE: RegisterLimit = 64
@@ -39,6 +40,7 @@ class Needs:
     words: int  # of a vector in all arrays
     lists: tuple[str, ...]  # what kind of elements each has
     stores: bool  # are arrays of the rows' size written?
+    inputs: int  # arrays and numbers of rows that are read
     kept_bytes: int  # of a vector in the arrays that stay from sweep to sweep
     narrow: bool  # do all elements have 16 bits?
     wide: bool  # are numbers of 8 bytes?
@@ -111,7 +113,8 @@ class Needs:
     def _by_elements(self, one: CudaSchedule) -> RegisterLimit | None:
         """For short rows of 16 bits that lanes hold element by element and fold. None: as usual."""
         folded = one.in_warp and one.home.of_threads and not self.stores and not self.lists
-        alone = one.width == 1 and self.narrow and self.state > 0 and not self.calls
+        light = 0 < self.state <= _LIGHT_STATE and self.inputs == 1
+        alone = one.width == 1 and self.narrow and light and not self.calls
         if not folded or not alone or one.items < _FOLDED[0]:
             return None
         return next(n for most, n in _FOLDED[1] if one.items <= most)
