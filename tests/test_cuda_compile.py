@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support import nvrtc
 from support.algebra_cases import ACCEPTED
@@ -13,6 +14,7 @@ from fusegen.backend.cuda.emit.source import cuda_source
 from fusegen.backend.cuda.schedule.levels import Block
 from fusegen.backend.cuda.schedule.menu import Menu
 from fusegen.backend.cuda.schedule.select import candidates
+from fusegen.ir.dtypes import dtype_of
 
 pytestmark = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
@@ -46,6 +48,29 @@ def _within_budget(
         assert report.spill_bytes <= most_spill, (arch, report)
         assert report.registers <= MOST_REGISTERS, (arch, report)
         assert report.shared_bytes <= 48 * 1024, (arch, report)
+
+
+@fg.pipeline
+def heavy(x, y):
+    p, q = fg.exp(x - fg.max(x)), fg.exp(y - fg.max(y))
+    return (fg.log(fg.sum(p)), fg.sum(p * y) / fg.sum(p), fg.sum(q * x) / fg.sum(q),
+            fg.argmax(x), fg.argmin(x), fg.argmin(y))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("n_cols", [511, 1000, 2048, 4090])
+def test_lanes_have_registers_for_several_arrays(n_cols: int, dtype: str) -> None:
+    """Whatever is offered for rows that lanes hold, and states of several pivots."""
+    kind = dtype_of(dtype).numpy
+    rows = {name: np.ones((1, n_cols), kind) for name in ("x", "y")}
+    work = Case(heavy, rows, 1, n_cols).work(n_rows=100_000, aligned=n_cols % 8 == 0)
+    program = work.result("lower")
+    held = [c.schedule for c in candidates(program, work.problem, work.target)
+            if c.schedule.in_warp and c.schedule.home.of_threads]
+    assert held
+    for schedule in held:
+        report = nvrtc.compile_for(work.scheduled(schedule).source, "sm_90").reports[0]
+        assert report.spill_bytes <= 64, (schedule.shape, report)
 
 
 @pytest.mark.parametrize(("name", "dtype", "lies"), pairwise(

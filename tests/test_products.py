@@ -75,6 +75,76 @@ def test_products_that_are_used_once_are_contracted():
     assert "mul_rn" not in p.source(target="sm_90")
 
 
+def _two_spellings(x, y):
+    z = x * x + y * y
+    return fg.count(z == fg.max(z)), fg.max(x**2)
+
+
+def _higher_power(x, y):
+    z = x * x + y * y
+    return fg.count(z == fg.max(z)), fg.sum(x**3)
+
+
+def _other_order(x, y):
+    z = x * y + 1
+    return fg.count(z == fg.max(z)), fg.max(y * x)
+
+
+def _behind_a_mask(x, y):
+    z = fg.where(y > 0, fg.exp(0.1 * x * y - x * x), -np.inf)
+    return fg.count(z == fg.max(z)), fg.sum(fg.exp(-(x**2)))
+
+
+def _with_a_number(x, y):
+    z = x * 0.3 + y * 0.7
+    return fg.count(z == fg.max(z)), fg.max(0.3 * x)
+
+
+def _beside_a_covariance(x, y):
+    z = x * y + y
+    return fg.count(z == fg.max(z)), fg.sum((x - fg.mean(x)) * (y - fg.mean(y)))
+
+
+SPELLED = (_two_spellings, _higher_power, _other_order, _behind_a_mask, _with_a_number,
+           _beside_a_covariance)
+
+
+def _normal(rows: int, columns: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    return [rng.normal(size=(rows, columns)).astype("f4") for _ in range(2)]
+
+
+@pytest.mark.usefixtures("users_flags")
+@pytest.mark.parametrize("form", ["online", "safe", "unfused"])
+@pytest.mark.parametrize("text", SPELLED)
+def test_what_is_compared_is_made_of_one_number(text, form):
+    """However a product is spelled elsewhere: some element is equal to the greatest."""
+    for columns in (7, 1000):
+        x, y = _normal(300, columns)
+        assert np.all(fg.pipeline(text)(x, y, form=form)[0] >= 1)
+
+
+@pytest.mark.usefixtures("users_flags")
+def test_the_best_but_one_is_less_than_the_best():
+    def second(x, y):
+        z = x * x - y * y
+        return fg.max(fg.where(z < fg.max(z), z, -np.inf)), fg.max(x**2)
+
+    x, y = _normal(300, 1000)
+    z = np.sort(np.float64(x) ** 2 - np.float64(y) ** 2)
+    np.testing.assert_allclose(fg.pipeline(second)(x, y)[0], z[:, -2], rtol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", SPELLED)
+def test_what_is_compared_is_made_of_one_number_on_a_gpu(text):
+    import cupy
+
+    for columns in (7, 1000):
+        x, y = (cupy.asarray(a) for a in _normal(300, columns))
+        assert (fg.pipeline(text)(x, y)[0] >= 1).all()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_use_sees_one_number_on_a_gpu(text):

@@ -22,7 +22,7 @@ class Names:
 
     graph: g.Graph
     kinds: Mapping[g.Node, Kind]
-    rounded: frozenset[g.Node] = frozenset()  # see shared_products
+    rounded: frozenset[g.Node] = frozenset()  # products that are one number: ir/products.py
 
     def of(self, node: g.Node) -> str:
         return self.graph.names[node]
@@ -34,31 +34,6 @@ class Names:
 
     def var(self, node: g.Node) -> Var:
         return Var(self.of(node), self.kinds[node], g.extent(node) is g.Extent.ELEMENT)
-
-
-def shared_products(graph: g.Graph, kinds: Mapping[g.Node, Kind]) -> frozenset[g.Node]:
-    """Products of floats that are used more than once, as by a maximum and beside it.
-
-    Compilers contract a·b + c into one operation that does not round a·b. Where a·b is used again,
-    it would be two numbers, and an element beyond its own maximum.
-    """
-    uses = Counter(a for n in graph.nodes for a in g.operands(n))
-    uses.update(graph.outputs)
-    found = set()
-    for node in (n for n in graph.nodes if uses[n] > 1):
-        while isinstance(node, g.Map) and node.op == "neg":
-            (node,) = node.args
-        if isinstance(node, g.Map) and kinds[node] == "float" and _is_product(node):
-            found.add(node)
-    return frozenset(found)
-
-
-def _is_product(node: g.Map) -> bool:
-    match node:
-        case g.Map(op="pow", args=(_, g.Literal(value=power))):
-            return power == 2
-        case _:
-            return node.op in ("mul", "square")
 
 
 Leaf = Callable[[g.Node], Expr | None]

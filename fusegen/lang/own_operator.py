@@ -11,11 +11,12 @@ from fusegen.ir.digest import attributes
 from fusegen.ir.dtypes import BOOL, FLOAT64, INT64, DType, Kind
 from fusegen.ir.errors import DTypeError, TraceError
 from fusegen.ir.expr import Expr, Lit, Var, call
-from fusegen.ir.expressions import Names, convert, expression, shared_products
+from fusegen.ir.expressions import Names, convert, expression
 from fusegen.ir.kinds import check_field, kinds_of
 from fusegen.ir.loc import Loc
 from fusegen.ir.names import Taken, c_identifier
 from fusegen.ir.operator import Law, Operator, StateField
+from fusegen.ir.products import shared_products
 from fusegen.lang.trace import tracing
 from fusegen.lang.value import Builder, Value
 

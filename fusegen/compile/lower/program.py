@@ -14,11 +14,12 @@ from fusegen.ir import graph as g
 from fusegen.ir.derivation import Derivation
 from fusegen.ir.dtypes import DType
 from fusegen.ir.errors import DTypeError, PipelineError
-from fusegen.ir.expressions import Names, shared_products
+from fusegen.ir.expressions import Names
 from fusegen.ir.forms import Grouping
 from fusegen.ir.kernel import ElementStore, Kernel, ListStore, Param, Program, RowStore
 from fusegen.ir.kinds import compute_dtype, infer_kinds
 from fusegen.ir.monoid import Monoid
+from fusegen.ir.products import shared_products
 
 
 def lower(
