@@ -58,7 +58,7 @@ def heavy(x, y):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("n_cols", [511, 1000, 2048, 4090])
+@pytest.mark.parametrize("n_cols", [300, 511, 1000, 2048])
 def test_lanes_have_registers_for_several_arrays(n_cols: int, dtype: str) -> None:
     """Whatever is offered for rows that lanes hold, and states of several pivots."""
     kind = dtype_of(dtype).numpy
