@@ -1,8 +1,6 @@
 """Draws saved results of scan.py, one point a cell: a panel for each work.
 
     python benchmarks/scan_plots.py FILE.json [FILE.json …] [--name scan] [--folder FOLDER]
-
-Of a work that several commits were measured with, the cells of the latest are drawn.
 """
 
 from __future__ import annotations
@@ -10,17 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from scans.plots import draw
-
-
-def latest(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The reports, each with those cells alone whose work no later commit was measured with."""
-    by_date = sorted(reports, key=lambda r: str(r["runs"][-1]["date"]))
-    commits = {c["work"]: r["runs"][-1]["commit"] for r in by_date for c in r["cells"]}
-    return [{**r, "cells": [c for c in r["cells"] if commits[c["work"]] == r["runs"][-1]["commit"]]}
-            for r in reports]
 
 
 def main() -> None:
@@ -32,7 +21,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent / "results" / "plots")
     args = parser.parse_args()
     reports = [json.loads(f.read_text(encoding="utf-8")) for f in args.files]
-    for path in draw(latest(reports), args.name, args.folder):
+    for path in draw(reports, args.name, args.folder):
         print(path)
 
 
