@@ -13,10 +13,10 @@ from fusegen.backend.target import WARP
 
 _THREADS = 128
 _MOST_NARROW, _MOST = 8, 10  # vectors of a lane: of eight elements; of others
-_MOST_FOLDED_NARROW, _MOST_FOLDED, _OF_SEVERAL = 16, 24, 16
-"""The same of rows that are only folded, for states whose merges take longer than elements do: what
-is done once a row is worth the registers. Several arrays share these, but for as many as the last
-says of others."""
+_MOST_FOLDED_NARROW, _MOST_FOLDED = 16, 24
+"""The same of an array of 16 and 32 bits that is only folded, for states whose merges take longer
+than elements do: what is done once a row is worth the registers."""
+_MOST_OF_SEVERAL = 16  # of several such arrays, and of 64 bits, whose states take more of them
 _FEW_ITEMS = 3, 9  # elements of a lane that reads rows out of phase one by one
 _FEW_COLUMNS = 64  # likewise, where lanes side by side take less than 32 bytes, of one array
 _MANY = 6  # vectors of a lane, beyond which twice as many lanes are better where rows are written
@@ -56,12 +56,11 @@ def lane_schedules(
 def _most(width: int, arrays: int, folds: bool) -> int:
     """Vectors of a lane, in each of so many arrays."""
     narrow = width == MAX_WIDTH
-    alone = _MOST_NARROW if narrow else _MOST
-    if not folds:
-        return alone
-    if narrow:
-        return max(alone, _MOST_FOLDED_NARROW // arrays)
-    return max(_OF_SEVERAL, _MOST_FOLDED // arrays)
+    if folds and arrays == 1 and 2 * width >= MAX_WIDTH:
+        return _MOST_FOLDED_NARROW if narrow else _MOST_FOLDED
+    if folds and not narrow:
+        return _MOST_OF_SEVERAL
+    return _MOST_NARROW if narrow else _MOST
 
 
 def by_elements(one: CudaSchedule, items: int) -> CudaSchedule:
