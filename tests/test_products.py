@@ -105,8 +105,13 @@ def _beside_a_covariance(x, y):
     return fg.count(z == fg.max(z)), fg.sum((x - fg.mean(x)) * (y - fg.mean(y)))
 
 
+def _of_what_is_spelled_twice(x, y):
+    z = fg.exp(x * y) * x + y
+    return fg.count(z == fg.max(z)), fg.max(fg.exp(y * x) * x)
+
+
 SPELLED = (_two_spellings, _higher_power, _other_order, _behind_a_mask, _with_a_number,
-           _beside_a_covariance)
+           _beside_a_covariance, _of_what_is_spelled_twice)
 
 
 def _normal(rows: int, columns: int) -> list[np.ndarray]:

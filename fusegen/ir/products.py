@@ -75,15 +75,16 @@ class _Values:
         match node:
             case g.Map(op="neg", args=(a,)):
                 return self._of[a]
-            case g.Map(op="add", args=args):
-                return self._joined("add", args)
-            case _:
+            case g.Map(op=op, args=args):
                 factors = _factors(node)
-                return self._joined("mul", factors) if factors else self._number(node)
+                return self._joined("mul", factors) if factors else self._joined(op, args)
+            case _:
+                return self._number(node)
 
     def _joined(self, op: str, args: tuple[g.Node, ...]) -> int:
-        """In either order."""
-        return self._number((op, *sorted(map(self.of, args))))
+        """Sums and products in either order."""
+        numbers = map(self.of, args)
+        return self._number((op, *(sorted(numbers) if op in ("add", "mul") else numbers)))
 
     def _number(self, key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
