@@ -21,7 +21,8 @@ TYPES = ("float32", "bfloat16", "float16")
 
 def draw(reports: Sequence[Record], name: str, folder: Path) -> list[Path]:
     """Write the picture as SVG and PNG; the paths."""
-    return save_all({name: scattered(reports)}, reports[0], folder)
+    runs = [run for report in reports for run in report["runs"]]
+    return save_all({name: scattered(reports)}, {**reports[0], "runs": runs}, folder)
 
 
 def scattered(reports: Sequence[Record]) -> Figure:

@@ -51,8 +51,8 @@ def save_all(figures: Mapping[str, Figure], report: Record, folder: Path) -> lis
 
 
 def _source(report: Record) -> str:
-    run = report["runs"][0]
-    return f"{report['environment']['gpu']}, {run['date'][:10]}, commit {str(run['commit'])[:10]}"
+    runs = {(run["date"][:10], str(run["commit"])[:10]): None for run in report["runs"]}
+    return ", ".join([report["environment"]["gpu"], *(f"{d}, commit {c}" for d, c in runs)])
 
 
 def shares(records: Sequence[Record], title: str) -> Figure:

@@ -1,10 +1,10 @@
 """Bounded time: sympy may not return in this life, and nobody should wait for it.
 
 This is a net, and not what decides: an answer that depends on seconds depends on the machine. What
-is too much for sympy is refused by its size (`derive._MOST`, `_SIMPLIFY_LIMIT`, `own.work`), which
-belongs to the text. No text in the library, in the tests or among thousands of random ones needs a
-twentieth of a limit, and limits count the processor time of the thread that works, not what others
-take from it: it takes a text that sympy does not return from to meet them.
+is too much for sympy is refused by its size (`derive._MOST`, `_SIMPLIFY_LIMIT`, `_MOST_TIMES`,
+`own.work`), which belongs to the text. No text in the library, in the tests or among thousands of
+random ones needs a twentieth of a limit, and limits count the processor time of the thread that
+works, not what others take from it: it takes a text that sympy does not return from to meet them.
 """
 
 from __future__ import annotations
