@@ -25,15 +25,19 @@ compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.av
 def short_schedules(case: Case, shift: int = 0, form: str = "online") -> list[CudaSchedule]:
     """The schedules of lanes that sort or count: of each way, the one with the fewest and the one
     with the most threads to a row."""
+    kinds: dict[Hashable, list[CudaSchedule]] = {}
+    for one in sorted(all_short(case, shift, form), key=lambda s: s.team_threads):
+        kinds.setdefault((one.lists, one.home.kind, one.width, one.in_warp), []).append(one)
+    return [one for same in kinds.values() for one in dict.fromkeys((same[0], same[-1]))]
+
+
+def all_short(case: Case, shift: int = 0, form: str = "online") -> list[CudaSchedule]:
+    """All of them."""
     widths = {a.dtype.itemsize for a in case.inputs.values()}
     aligned = shift == 0 and all(case.n_cols * w % 16 == 0 for w in widths)
     work = case.work(form, n_rows=100_000, aligned=aligned)
     found = candidates(work.result("lower"), work.problem, CUDA_TARGETS["sm_90"])
-    kinds: dict[Hashable, list[CudaSchedule]] = {}
-    for one in sorted((c.schedule for c in found), key=lambda s: s.team_threads):
-        if one.lists != "streamed":
-            kinds.setdefault((one.lists, one.home.kind, one.width, one.in_warp), []).append(one)
-    return [one for same in kinds.values() for one in dict.fromkeys((same[0], same[-1]))]
+    return [c.schedule for c in found if c.schedule.lists != "streamed"]
 
 
 def check_all(x: np.ndarray, k: int, shift: int = 0) -> None:
@@ -186,3 +190,33 @@ def test_registers_and_time(n: int, dtype: str, k: int) -> None:
         most = few.get((n, k), 0) if dtype == "float32" else 0
         assert max(report.spill_bytes, report.stack_bytes) <= most
         assert report.registers <= 128
+
+
+def near_rows(n: int) -> np.ndarray:
+    """Values that differ in their last bits alone: all of a row, some of it, those at the end of a
+    list, beside equal ones, zeros of both signs, NaN and infinities, tiny ones."""
+    rng = np.random.default_rng(n)
+    last = rng.permutation(n).astype(np.uint32)
+    rows = [(np.float32(1.5).view(np.uint32) + last).view(np.float32) for _ in range(2)]
+    rows[1] = np.where(rng.random(n) < 0.5, rows[1], rng.standard_normal(n).astype(np.float32))
+    rows += [(np.float32(-1.5).view(np.uint32) + last % 5).view(np.float32),
+             last.view(np.float32), np.where(last % 2, np.float32(0.0), np.float32(-0.0)),
+             rng.integers(0, 3, n).astype(np.float32), np.full(n, 7.0, np.float32)]
+    special = rng.standard_normal(n).astype(np.float32)
+    special[rng.random(n) < 0.2] = np.nan
+    special[rng.random(n) < 0.2] = -np.inf
+    special[rng.random(n) < 0.1] = np.inf
+    large = (np.float32(3e38).view(np.uint32) + last % 9).view(np.float32)
+    return np.stack([*rows, special, np.full(n, -np.inf, np.float32), large])
+
+
+@emulated
+@pytest.mark.parametrize(("n", "k"), [(9, 3), (33, 9), (40, 40), (64, 8), (97, 18), (130, 7)])
+def test_values_that_differ_in_their_last_bits(n: int, k: int) -> None:
+    """Rounded keys leave these open."""
+    x = near_rows(n)
+    case = Case(best, {"x": x}, *x.shape, {"k": k})
+    found = [s for s in all_short(case) if s.lists == "rounded"]
+    assert found
+    for number, schedule in enumerate(found):
+        check(x, k, seed=number, schedule=schedule)

@@ -12,6 +12,7 @@ import simt
 from support import nvrtc
 from support.emulated import emulated
 
+from fusegen.backend.cuda.schedule import networks
 from fusegen.backend.emit.source import Source
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
@@ -191,10 +192,9 @@ extern "C" __global__ void sort_keys(unsigned long long* keys)
 extern "C" __global__ void best_of_lanes(const unsigned long long* keys, unsigned long long* found)
 {
     const int rank = threadIdx.x;
-    unsigned long long best[16] = {}, own[2];
-    best_of_vectors<4, 8>(best, 4, [&](unsigned long long (&vector)[8], int v) {
-        for (int i = 0; i < 8; ++i) vector[i] = keys[(v * 8 + rank) * 8 + i];
-    });
+    unsigned long long mine[32], best[16], own[2];
+    for (int i = 0; i < 32; ++i) mine[i] = keys[i * 8 + rank];
+    take_best(best, mine);
     own_entries<8>(own, best, rank);
     for (int i = 0; i < 2; ++i) found[i * 8 + rank] = own[i];
 }
@@ -206,6 +206,48 @@ extern "C" __global__ void kth(
     if (threadIdx.x == 0) *found = key;
 }
 """
+
+
+COUNTS = [(n, k) for n in (1, 2, 3, 5, 6, 7, 11, 13, 16, 17, 23, 33, 40)
+          for k in sorted({1, 2, n // 3, n // 2 + 1, n - 1, n}) if 1 <= k <= n]
+NETWORK = """
+extern "C" __global__ void best_{k}_of_{n}(const unsigned* keys, unsigned* found)
+{{
+    unsigned mine[{n}], best[{k}];
+    for (int i = 0; i < {n}; ++i) mine[i] = keys[threadIdx.x * {n} + i];
+    sort_best<{k}, {n}>(best, mine);
+    for (int i = 0; i < {k}; ++i) found[threadIdx.x * {k} + i] = best[i];
+}}
+"""
+
+
+@emulated
+def test_networks_of_any_count() -> None:
+    """Keys of zeros and ones in all orders that few have, or in many: a network that sorts these
+    sorts any keys (Knuth, 5.3.4, theorem Z)."""
+    text = "".join(NETWORK.format(n=n, k=k) for n, k in COUNTS)
+    source = Source(text, headers=("fusegen/topk/networks.cuh",))
+    module = simt.compile_module(source.text())
+    rng = np.random.default_rng(1)
+    for n, k in COUNTS:
+        every = np.arange(min(2**n, 4096), dtype=np.uint64)[:, None] >> np.arange(n, dtype=np.uint64)
+        rows = every & 1 if n <= 11 else rng.random((4096, n)) < rng.random((4096, 1))
+        keys = np.concatenate([rows.astype(np.uint32), rng.integers(0, 2**32, (1024, n), np.uint32)])
+        keys = keys[: len(keys) // 32 * 32]
+        found = np.zeros((len(keys), k), np.uint32)
+        for first in range(0, len(keys), 1024):
+            here, there = keys[first : first + 1024].ravel(), np.zeros((1024, k), np.uint32)
+            count = len(here) // n
+            module.launch(f"best_{k}_of_{n}", (1,), (count,), [here, there], outputs={1})
+            found[first : first + 1024] = there[:count]
+        np.testing.assert_array_equal(found, -np.sort(-keys.astype(np.int64))[:, :k], f"{k} of {n}")
+
+
+@pytest.mark.parametrize(("n", "k", "made"), [(4, 4, 10), (8, 8, 38), (16, 16, 126), (33, 1, 32)])
+def test_what_networks_take(n: int, k: int, made: int) -> None:
+    """Batcher's sorts of 4, 8, 16 keys have 5, 19, 63 comparators; the best alone takes one key a
+    comparison."""
+    assert networks.made_to_sort(n, k) == made
 
 
 @emulated

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES
 from fusegen.backend.cuda.emit.places import array_name
+from fusegen.backend.cuda.schedule.band_entries import waiting_lists
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.ir.kernel import Param
@@ -31,12 +32,26 @@ def band_view(launch: Launch, schedule: CudaSchedule) -> BandView | None:
         lines.append(f"const {_type(p)} {p.name}_band{{{place}, {array}, {p.name}_stride, "
                      "static_cast<int>(n_cols)};")
         place = f"{p.name}_band.slots + {p.name}_band.kBytes"
+    waiting = [*waiting_lists(launch.kernel, schedule)]
+    for w in waiting:
+        name = entries_of(w.param)
+        lines.append(f"const BandEntries<{C_TYPES[w.dtype.name]}, {w.k}, kBandRows, kMostThreads> "
+                     f"{name}{{{place}}};")
+        place = f"{name}.slots + {name}.kBytes"
+    put = [f"{p.name}_band.put(band_rows);" for p in arrays if p.output]
+    put += [f"{entries_of(w.param)}.put<{w.param.step}>"
+            f"({array_name(w.param)} + band * {w.param.step}, band_rows);" for w in waiting]
     return BandView(
         declared=tuple(lines),
         fetched=tuple(f"{p.name}_band.fetch(band_rows, band, n_rows - band - band_rows);"
                       for p in arrays if not p.output),
-        put=tuple(f"{p.name}_band.put(band_rows);" for p in arrays if p.output),
+        put=tuple(put),
     )
+
+
+def entries_of(param: Param) -> str:
+    """What holds a list of the band's rows."""
+    return f"{param.name}_entries"
 
 
 def row_of_step(step: str, schedule: CudaSchedule) -> str:

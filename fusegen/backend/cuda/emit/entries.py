@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from fusegen.backend.cuda.schedule.cuda import CudaSchedule, Lists
+from fusegen.backend.cuda.schedule.cuda import IN_REGISTERS, CudaSchedule, Lists
 from fusegen.backend.emit.lines import Line, inside, uses_of
 from fusegen.backend.target import WARP
 
@@ -21,6 +21,7 @@ class Owners:
     team: int = 0  # threads
     given: tuple[Line, ...] = ()  # an entry's value and column, of lists that are in memory
     short: bool = False  # may a row have fewer columns than a list has entries?
+    waiting: frozenset[str] = frozenset()  # results whose entries wait for a band's other rows
 
     @staticmethod
     def of(schedule: CudaSchedule) -> Owners:
@@ -47,7 +48,7 @@ class Owners:
 
 def own_entries(top: str, k: int, owners: Owners, lines: Iterable[Line]) -> list[Line]:
     """`lines` for the entries that are this thread's; `entry` is the number of one."""
-    registers, once = owners.lists == "sorted", owners.one_each(k)
+    registers, once = owners.lists in IN_REGISTERS, owners.one_each(k)
     key = owners.key(top) if not registers else f"{top}_own" if once else f"{top}_own[own]"
     if once and k == owners.team:
         head = [Line("{"), Line("    const int entry = rank;")]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from fusegen.backend.cuda.emit.dialect import PAIR_TYPES
 from fusegen.backend.cuda.emit.views import ListView, SweepView
+from fusegen.backend.cuda.schedule.band_entries import waiting_lists
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.ir.kernel import Program
 
@@ -83,11 +84,15 @@ def pair_headers(program: Program, sweeps: Sequence[SweepView]) -> tuple[str, ..
     return (*(_PAIRS[n] for n in sorted(read)), "fusegen/pairs/items.cuh")
 
 
-def list_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[str, ...]:
+def list_headers(
+    program: Program, sweeps: Sequence[SweepView], schedule: CudaSchedule
+) -> tuple[str, ...]:
     """How K-best lists are kept: streamed, or in lanes."""
     lists = [c for v in sweeps for c in v.lists]
     names = dict.fromkeys(n for c in lists for n in (
         _of_streamed(c, schedule) if c.way == "streamed" else _of_lanes(c, schedule)))
+    if any(waiting_lists(k, schedule) for k in program.kernels):
+        names["band_entries"] = None
     return tuple(f"fusegen/topk/{name}.cuh" for name in names)
 
 

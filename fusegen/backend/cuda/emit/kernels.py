@@ -21,7 +21,7 @@ from fusegen.backend.cuda.emit.rows import early_steps, owners_of, step_lines
 from fusegen.backend.cuda.emit.state import StateView
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.anchors import anchor, loader_of
-from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.cuda import IN_REGISTERS, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Array, Home, body_of_row
 from fusegen.backend.cuda.schedule.launch import Launch
 from fusegen.backend.cuda.schedule.on_chip import kept_params, ring_params
@@ -195,7 +195,7 @@ def _edges(
 def _counts_teams(kernel: Kernel, schedule: CudaSchedule) -> bool:
     """Rows of a band that lie apart are found from the warp; sorted lists stay in registers."""
     lists = any(s.monoid.lists for s in kernel.sweeps)
-    return schedule.home.rows_apart <= 1 or (lists and schedule.lists != "sorted")
+    return schedule.home.rows_apart <= 1 or (lists and schedule.lists not in IN_REGISTERS)
 
 
 def _first_row(schedule: CudaSchedule) -> str:

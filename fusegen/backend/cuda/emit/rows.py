@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from fusegen.backend.cuda.emit.bands import entries_of
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.entries import TEAM, Owners, entry_lines, own_entries
 from fusegen.backend.cuda.emit.places import array_name, load_line, place_in_row, pointer_of
 from fusegen.backend.cuda.emit.state import identity_of
 from fusegen.backend.cuda.emit.vectors import inner_lines
+from fusegen.backend.cuda.schedule.band_entries import waiting_lists
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.emit.folds import taken_in
 from fusegen.backend.emit.lines import Line, inside, uses_of
@@ -25,7 +27,9 @@ def owners_of(kernel: Kernel, schedule: CudaSchedule, dialect: CudaDialect) -> O
     """Who has which entries of a kernel's lists."""
     given = [p for p in kernel.params if p.shape == "list" and not p.output]
     lines = tuple(load_line(p, place_in_row(p), dialect, "row", "entry") for p in given)
-    return replace(Owners.of(schedule), given=lines, short=ENTRY.name in names_in(kernel))
+    waiting = frozenset(w.param.name for w in waiting_lists(kernel, schedule))
+    return replace(Owners.of(schedule), given=lines, short=ENTRY.name in names_in(kernel),
+                   waiting=waiting)
 
 
 def step_lines(
@@ -92,8 +96,10 @@ def list_stores(
         lines += [ln for ln in divisors if ln not in lines]
         param = kernel.param(s.param)
         value = dialect.store(text, s.value.kind, param.dtype)
-        used = dialect.uses(s.value) | {array_name(param), ROW.name}
-        lines.append(Line(f"{place_in_row(param)} = {value};", used, note=s.note))
+        place, at = place_in_row(param), frozenset([array_name(param), ROW.name])
+        if s.param in owners.waiting:
+            place, at = f"{entries_of(param)}.at(here, entry)", frozenset([entries_of(param)])
+        lines.append(Line(f"{place} = {value};", dialect.uses(s.value) | at, note=s.note))
     return grouped
 
 

@@ -71,7 +71,7 @@ def cuda_source(program: Program, schedule: CudaSchedule, *, within: bool = Fals
         headers=(*(["fusegen/team.cuh"] if context["has_team"] and not context["visits"] else []),
                  *maths(dialect.used), *row_headers(sweeps, schedule),
                  *pair_headers(program, sweeps),
-                 *list_headers(sweeps, schedule), *meet_headers(sweeps, schedule),
+                 *list_headers(program, sweeps, schedule), *meet_headers(sweeps, schedule),
                  *(["fusegen/tickets.cuh"] if context["splits"] else [])),
     )
 

@@ -9,7 +9,7 @@ from fusegen.backend.cuda.bring import Bring
 from fusegen.backend.cuda.emit.short_lists import ShortList
 from fusegen.backend.cuda.emit.sources import LoadView
 from fusegen.backend.cuda.emit.state import StateView
-from fusegen.backend.cuda.schedule.cuda import Lists
+from fusegen.backend.cuda.schedule.cuda import IN_REGISTERS, Lists
 from fusegen.backend.cuda.schedule.homes import Ahead, Memory
 from fusegen.backend.cuda.schedule.topk import ListPlan
 from fusegen.backend.emit.lines import Line, uses_of
@@ -46,6 +46,11 @@ class ListView:
     spilled: bool
     memory: str  # where its slots are
     worst: str  # the peak of no items, where peaks are floats or integers of their own
+
+    @property
+    def in_registers(self) -> bool:
+        """Are its entries in the registers of lanes?"""
+        return self.way in IN_REGISTERS
 
     @property
     def by_column(self) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from fusegen.backend.cuda.schedule.band_entries import row_bytes
 from fusegen.backend.cuda.schedule.banks import best_apart
 from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule, LoadMode
-from fusegen.backend.cuda.schedule.homes.band import Band, Lacks, pitch_of
+from fusegen.backend.cuda.schedule.homes.band import Band, pitch_of
 from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP
@@ -76,23 +77,20 @@ def banded(program: Program, one: CudaSchedule, rows: Rows) -> CudaSchedule:
     """The same lanes, whose rows pass through shared memory."""
     widest = max(program.kernels, key=lambda k: sum(p.dtype.itemsize for p in k.elements))
     sizes = tuple(p.dtype.itemsize for p in widest.elements)
-    count = _rows(sizes, one, rows.count)
+    waiting = max(row_bytes(kernel, one) for kernel in program.kernels)
+    count = _rows(sizes, waiting, one, rows.count)
     distances = tuple((d, size) for size in sizes for d in rows.distances(one.team_items, size))
     apart = best_apart(distances, one.lanes, one.width, count * one.lanes // WARP)
-    lacks = _lacks(one, rows.columns // one.width)
+    lacks = one.vectors - rows.columns // one.width // one.lanes
     return one.having(home=Band(count, one.team_items, apart, lacks))
 
 
-def _lacks(one: CudaSchedule, n_vectors: int) -> Lacks:
-    if n_vectors <= one.lanes * (one.vectors - 1):
-        return "more"
-    return "nothing" if one.lanes == 1 else "last"
-
-
-def _rows(sizes: tuple[int, ...], one: CudaSchedule, n_rows: int | None) -> int:
+def _rows(
+    sizes: tuple[int, ...], waiting: int, one: CudaSchedule, n_rows: int | None
+) -> int:
     """As many passes over a band as it takes for enough bytes to be under way, unless that leaves
     few blocks."""
-    row = sum(pitch_of(one.team_items, size) for size in sizes)
+    row = waiting + sum(pitch_of(one.team_items, size) for size in sizes)
     most = _NARROW_BYTES if max(sizes) <= 2 else _BYTES
     at_once, lanes = one.rows_per_block, one.lanes
     passes = most // (row * at_once)

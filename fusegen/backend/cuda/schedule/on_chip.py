@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.backend.cuda.schedule.anchors import loader_of
+from fusegen.backend.cuda.schedule.band_entries import waiting_lists
 from fusegen.backend.cuda.schedule.collected import bytes_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
@@ -46,5 +47,6 @@ def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
         schedule.threads, schedule.vectors, schedule.width,
         kept=sum(p.dtype.itemsize for p in kept), read=sum(p.dtype.itemsize for p in read),
         elements=tuple(p.dtype.itemsize for p in kernel.elements),
+        entries=tuple(w.row_bytes for w in waiting_lists(kernel, schedule)),
         apart=sum(loader_of(p, kernel, schedule.load) == "load_shifted" for p in kept),
     ))

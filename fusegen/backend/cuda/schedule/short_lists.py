@@ -1,6 +1,7 @@
 """Lists of short rows, which lanes of a warp own.
 
 sorted: every lane sorts what it holds by a network and keeps its best; lanes merge by shuffles.
+rounded: the same by keys of half as many bits, and by whole ones what these leave open.
 merged: one network of all lanes sorts the whole row.  Nothing depends on the data in these.
 dealt: elements are dealt to bins in shared memory, about one a bin, and counted there: for lists
 that are much of a row.  picked, collected: what reaches a bar that K elements reach, sorted.
@@ -28,20 +29,21 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Registers
 from fusegen.backend.cuda.schedule.lanes import by_elements
 from fusegen.backend.cuda.schedule.levels import Lanes
+from fusegen.backend.cuda.schedule.networks import made_to_merge, made_to_sort
 from fusegen.backend.cuda.schedule.topk import STATIC_SHARED_BYTES, key_plan, loaded_type
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest
 
-_MOST_SORTED = 16  # entries of a list that every lane keeps
-_MOST_HELD = {1: 64, 2: 32}  # words of a key → items of a lane that sorts
+_MOST_SORTED = 80  # entries of a list that every lane keeps
+_MOST_HELD = {1: 80, 2: 40}  # words of a key → items of a lane that sorts
+_MOST_ROUNDED = 100  # items of a lane that rounds
+_MOST_MADE = {1: 1400, 2: 700}  # and keys that its network makes
 _MOST_DEALT = 10  # and of one that deals: of more, what is collected takes less time
+_LEAST_TOGETHER = 17  # entries of a list for which all lanes sort or count together
 _LEAST_DEALT = 3  # a list takes a row's third at least: shorter ones are counted in less time
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
-_TOGETHER = 8  # items that a lane sorts at a time, where they are no vector
 _MERGED = (8, 16)  # items of a lane, where all lanes sort together
-_MOST_OF_TWO = 8  # entries that two lanes sort in a band: of more, four lanes took 0.4 to 0.8 times
-_MOST_OF_BAND = 32  # items of a lane that sorts in a band: of more, others took 0.76 to 1.04 times
 _MOST_PICKED = 40  # items of a lane that picks
 _MOST_PICKED_KEYS = 16  # of which it sorts so many
 _MOST_PARTS, _PARTS = 8, (8, 3)  # of what a lane holds; eight for three entries of a list
@@ -55,17 +57,16 @@ _KEY_BYTES = 8
 class ShortPlan:
     """A list of K candidates of lanes."""
 
-    kept: int  # a power of two: entries of a lane's list
     pair: str  # 16-bit type whose candidates are made two at a time, in 32 bits; ""
     pruned: bool  # are the best vectors found first?
-    group: int  # a power of two: items that a lane sorts at a time
-    groups: int  # of them
+    group: int  # a power of two: items of a lane, where all lanes sort together
     room: int  # items that may become candidates where they are collected
     mine: int  # a power of two: candidates of a lane where they are picked
     bin_bits: int  # of the bins that a row is dealt to, or what is collected
     parts: int  # of a vector, whose peaks set a bar where candidates are collected
     together: int  # vectors that share one
     collects_keys: bool  # are those so many that keys are made of all items?
+    column_bits: int  # of a rounded key
 
     @property
     def as_keys(self) -> str:
@@ -80,18 +81,15 @@ class ShortPlan:
 
 def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan:
     """How lanes keep this list."""
-    kept = 1 << (best.k - 1).bit_length()
     vectors = schedule.lanes * schedule.vectors
     sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1 and schedule.width > 1
-    group = 1 << (schedule.items - 1).bit_length()
-    if schedule.lists != "merged":
-        group = schedule.width if schedule.width > 1 else min(_TOGETHER, group)
     plan = ShortPlan(
-        kept=kept, pair=_paired(kernel, best, schedule),
-        pruned=sorts and vectors >= 4 * kept and schedule.vectors <= kept,
-        group=group, groups=-(-schedule.items // group),
+        pair=_paired(kernel, best, schedule),
+        pruned=sorts and vectors >= 4 * best.k and schedule.vectors <= best.k,
+        group=1 << (schedule.items - 1).bit_length(),
         room=0, mine=0, bin_bits=_bin_bits(schedule),
         parts=1, together=1, collects_keys=False,
+        column_bits=max(1, (schedule.team_items - 1).bit_length()),
     )
     match schedule.lists:
         case "collected":
@@ -137,14 +135,14 @@ def short_list_schedules(
     size = max(sum(p.dtype.itemsize for p in k.elements) for k in program.kernels)
     found: list[CudaSchedule] = []
     for one in (base, by_elements(base, 1)) if base.has_edges else (base,):
-        found += _of_lanes(one, lists, n_cols)
+        # Lanes that have rows of their own would read far from one another, those that round twice.
+        found += (o for o in _of_lanes(one, lists, n_cols) if o.lanes > 1 and o.lists != "rounded")
     if n_cols <= FEW_COLUMNS and any(k.elements for k in program.kernels):
         whole = (base,) if base.load == "aligned" and base.width > 1 else ()
         for one in (*whole, by_elements(base, 1)):
             found += (banded(program, o, rows)
                       for o in (*_of_lanes(one, lists, n_cols),
-                                *collected_by_warps(one, ks, max(1, n_cols // one.width), size))
-                      if o.lists != "sorted" or _for_band(o, max(ks)))
+                                *collected_by_warps(one, ks, max(1, n_cols // one.width), size)))
     found += collected_schedules(base, ks, max(1, n_cols // base.width), size)
     if len(program.sweeps) == 1 and base.target.clusters:
         found += collected_in_clusters(base, ks, max(1, n_cols // base.width), size)
@@ -153,20 +151,16 @@ def short_list_schedules(
     return tuple(found)
 
 
-def _for_band(one: CudaSchedule, k: int) -> bool:
-    """Are these lanes, which sort, as fast as more? Two put no long lists in order."""
-    return one.items <= _MOST_OF_BAND and (one.lanes > 2 or k <= _MOST_OF_TWO)
-
-
 def _of_lanes(
     one: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
 ) -> Iterator[CudaSchedule]:
     largest = max(c.k for _, c in lists)
     if largest <= _MOST_SORTED:
         yield from _sorted(replace(one, lists="sorted"), lists, n_cols)
+        yield from _rounded(replace(one, lists="rounded"), lists, n_cols)
     vectors = -(-max(1, n_cols // one.width) // WARP)
     items = vectors * one.width
-    if largest > _MOST_SORTED and items <= _MOST_DEALT and not one.has_edges:
+    if largest >= _LEAST_TOGETHER and items <= _MOST_DEALT and not one.has_edges:
         if _LEAST_DEALT * largest >= n_cols:
             yield from _dealt(one.having(vectors=vectors, lists="dealt"), [c.k for _, c in lists])
         yield from _merged(replace(one, lists="merged"), sum(c.k for _, c in lists), n_cols)
@@ -179,14 +173,39 @@ def _sorted(
     # A lane takes one element of the edges at most.
     least = 2 * (base.width - 1) if base.has_edges else 1
     n_vectors = max(1, n_cols // base.width)
-    for lanes in (2, 4, 8, 16, 32):
+    for lanes in (1, 2, 4, 8, 16, 32):
         vectors = -(-n_vectors // lanes)
-        # Networks of vectors have powers of two; items are made into keys two at a time.
-        vectors = 1 << (vectors - 1).bit_length() if base.width > 1 else vectors + vectors % 2
+        vectors += vectors % 2 if base.width == 1 else 0  # items are made into keys two at a time
         one = base.having(team=Lanes(lanes), vectors=vectors)
         words = max(1 if _paired(kernel, best, one) else 2 for kernel, best in lists)
-        if least <= lanes < 2 * n_vectors and one.items <= _MOST_HELD[words]:
+        if least <= lanes < max(2, 2 * n_vectors) and one.items <= _MOST_HELD[words]:
+            made = sum(made_by_lane(best.k, one) for _, best in lists)
+            if made <= _MOST_MADE[words]:
+                yield one
+
+
+def _rounded(
+    base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
+) -> Iterator[CudaSchedule]:
+    # Whole numbers may have any word, 0 too; values are looked up again, as they are in memory.
+    if base.has_edges or not all(
+        best.kind == "float" and loaded_type(kernel, best) for kernel, best in lists
+    ):
+        return
+    n_vectors = max(1, n_cols // base.width)
+    for lanes in (1, 2, 4, 8):
+        one = base.having(team=Lanes(lanes), vectors=-(-n_vectors // lanes))
+        if all(_paired(kernel, best, replace(one, lists="sorted")) for kernel, best in lists):
+            return
+        made = sum(made_by_lane(best.k, one) for _, best in lists)
+        if lanes < max(2, 2 * n_vectors) and one.items <= _MOST_ROUNDED and made <= _MOST_MADE[1]:
             yield one
+
+
+def made_by_lane(k: int, one: CudaSchedule) -> int:
+    """Keys that a lane's networks make: of its items, and of other lanes' lists."""
+    rounds = one.lanes.bit_length() - 1
+    return made_to_sort(one.items, min(k, one.items)) + rounds * made_to_merge(k)
 
 
 def _dealt(one: CudaSchedule, lists: list[int]) -> Iterator[CudaSchedule]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from fusegen.backend.cuda.schedule.band_entries import waiting_lists
 from fusegen.backend.cuda.schedule.collected import by_lanes, few_keys
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortLists
+from fusegen.backend.cuda.schedule.networks import made_to_merge, made_to_sort
 from fusegen.backend.cuda.schedule.occupancy import slots
 from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.short_lists import ShortPlan, short_plan
@@ -38,8 +40,7 @@ def price_of_short_lists(
     cost += _reading(program, one, short)
     lines = short.line * sum(_lines(kernel, best, one, work) for kernel, best in lists)
     if one.home.band_rows:
-        entry = short.entry_banded if one.home.rows_apart == 1 else short.entry_apart
-        cost += entry * sum(best.k for _, best in lists)
+        cost += sum(_entry(kernel, one, short) * best.k for kernel, best in lists)
     if one.in_warp:
         cost *= 1.0 + short.registers * (one.registers / 64 - 1.0)
         cost *= 1.0 + short.many * max(0.0, one.items / _HELD - 1.0)
@@ -57,6 +58,13 @@ def price_of_short_lists(
         whole *= 1.0 + short.full
     kept = [(name, n) for name, n in price.parts if name in ("home", "parallelism")]
     return Price((*kept, ("instructions", whole)), adds=False)
+
+
+def _entry(kernel: Kernel, one: CudaSchedule, short: ShortLists) -> float:
+    """On its way from a lane to memory, of rows that come in bands."""
+    if waiting_lists(kernel, one):
+        return short.entry_waiting
+    return short.entry_banded if one.home.rows_apart == 1 else short.entry_apart
 
 
 def _idle(one: CudaSchedule, work: Work, lists: int, short: ShortLists) -> float:
@@ -151,7 +159,9 @@ def _touched(rows: int, stride: float, run: int) -> float:
 def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule, short: ShortLists) -> float:
     plan = short_plan(kernel, best, schedule)
     if schedule.lists == "sorted":
-        return _sorted_cost(schedule, plan, short)
+        return _sorted_cost(schedule, plan, best.k, short)
+    if schedule.lists == "rounded":
+        return _rounded_cost(schedule, best.k, short)
     if schedule.lists == "collected":
         return _collected_cost(schedule, plan, best.k, short)
     if schedule.lists == "picked":
@@ -191,21 +201,32 @@ def _collected_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: Shor
     return cost * (1.0 + held * short.collected_crowded) * threads / WARP
 
 
-def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan, short: ShortLists) -> float:
-    """Keys, networks of `kept`, merges and rounds of shuffles, of the lanes of one row."""
+def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
+    """Keys, a network of each lane's, and rounds of shuffles, of the lanes of one row."""
     exchange, key, shuffle = _of_keys(plan, short)
-    width, kept, lanes = plan.group, plan.kept, schedule.lanes
-    clean = kept * max(0, kept.bit_length() - 1) / 2 * exchange
-    merge = clean + kept * exchange / 2
-    rounds = (lanes.bit_length() - 1) * (merge + kept * shuffle)
-    vector = width * key + exchange * _sorting(width) + merge
-    vectors, first = float(plan.groups), 0.0
+    lanes, width, items = schedule.lanes, schedule.width, schedule.items
+    merge = made_to_merge(k) * exchange / 2
+    rounds = (lanes.bit_length() - 1) * (merge + k * shuffle)
+    cost = rounds
     if plan.pruned:
-        first = vectors * (width + key) + exchange * _sorting(schedule.vectors) + rounds
-        vectors = -(-kept // lanes)
-        first += short.again * vectors
-    alone = 1.0 + schedule.items * plan.words * short.crowded
-    return (first + vectors * vector - merge + rounds) * lanes / WARP * alone
+        cost += schedule.vectors * (width + key) + exchange * _sorting(schedule.vectors) + rounds
+        visited = -(-k // lanes)
+        vector = short.again + width * key + made_to_sort(width, min(k, width)) * exchange / 2
+        cost += visited * vector + (visited - 1) * merge
+    else:
+        cost += items * key + made_to_sort(items, min(k, items)) * exchange / 2
+    return cost * lanes / WARP * (1.0 + items * plan.words * short.crowded)
+
+
+def _rounded_cost(schedule: CudaSchedule, k: int, short: ShortLists) -> float:
+    """Words, their network and rounds; entries are looked up and held to their neighbours."""
+    exchange, key, shuffle = _of_words(short)
+    lanes, items = schedule.lanes, schedule.items
+    cost = items * (key + short.rounded_item) + k * short.rounded_entry
+    cost += made_to_sort(items, min(k + 1, items)) / 2 * exchange
+    rounds = lanes.bit_length() - 1
+    cost += rounds * (made_to_merge(k + 1) / 2 * exchange + (k + 1) * shuffle)
+    return cost * lanes / WARP * (1.0 + items * short.crowded)
 
 
 def _merged_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:

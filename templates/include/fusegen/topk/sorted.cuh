@@ -5,21 +5,24 @@
 
 namespace fusegen {
 
-// A list's best, of keys in order.
-template <int kKept, int kCount, typename Key>
-__device__ __forceinline__ void begin_with(Key (&best)[kKept], const Key (&keys)[kCount])
-{
-#pragma unroll
-    for (int i = 0; i < kKept; ++i) best[i] = i < kCount ? keys[i] : 0;
-}
-
-// The best of two lists in order: of one's best and the other's worst, the better one, and so on.
+// The best of two lists in order.
 template <int kKept, int kCount, typename Key>
 __device__ __forceinline__ void take(Key (&best)[kKept], const Key (&more)[kCount])
 {
+    Key found[kKept];
+    merge_best<kKept, kKept, least_of(kKept, kCount)>(found, best, more);
 #pragma unroll
-    for (int i = 0; i < kKept && i < kCount; ++i) best[kKept - 1 - i] = max(best[kKept - 1 - i], more[i]);
-    straighten<kKept>(best);
+    for (int i = 0; i < kKept; ++i) best[i] = found[i];
+}
+
+// The best of keys in any order; zeros where there are fewer than a list has.
+template <int kKept, int kCount, typename Key>
+__device__ __forceinline__ void take_best(Key (&best)[kKept], const Key (&keys)[kCount])
+{
+    constexpr int kFound = least_of(kKept, kCount);
+    sort_best<kFound, kCount>(best, keys);
+#pragma unroll
+    for (int i = kFound; i < kKept; ++i) best[i] = 0;
 }
 
 // The best of the team's lists, in all of its lanes.
@@ -46,23 +49,6 @@ __device__ __forceinline__ Key key_for(const Key (&keys)[kKept], int first, int 
     return mine;
 }
 
-// Each lane's best, vector by vector: `vector_of` makes the keys of a chunk's vector.
-template <int kVectors, int kWidth, int kKept, typename Key, typename VectorOf>
-__device__ __forceinline__ void best_of_vectors(Key (&best)[kKept], int live, const VectorOf& vector_of)
-{
-#pragma unroll
-    for (int vector = 0; vector < kVectors; ++vector) {
-        if (vector >= live) break;
-        Key found[kWidth];
-        vector_of(found, vector);
-        sort<kWidth>(found);
-        if (vector == 0)
-            begin_with(best, found);
-        else
-            take(best, found);
-    }
-}
-
 // The best of a row lie in the kKept vectors with the best peaks: only these are sorted. `peak_of` makes the key
 // of a chunk's vector, whose column is the vector's number; `vector_at` brings that vector's keys.
 template <int kTeam, int kVectors, int kWidth, typename Keys, int kKept, typename PeakOf, typename VectorAt>
@@ -76,20 +62,29 @@ __device__ __forceinline__ void best_of_peaks(
         if (vector >= live) break;
         peaks[vector] = peak_of(vector);
     }
-    sort<kVectors>(peaks);
+    sort<kVectors>(peaks);  // kVectors <= kKept
     take_of_lanes<kTeam>(peaks);
 #pragma unroll
     for (int first = 0; first < kKept; first += kTeam) {
         const Key peak = key_for<kTeam>(peaks, first, rank);
         if (peak == 0) break;
-        Key found[kWidth];
+        Key found[kWidth], most[least_of(kWidth, kKept)];
         vector_at(found, Keys::column(peak));
-        sort<kWidth>(found);
-        if (first == 0)
-            begin_with(best, found);
-        else
-            take(best, found);
+        if (first == 0) {
+            take_best(best, found);
+        } else {
+            take_best(most, found);
+            take(best, most);
+        }
     }
+}
+
+// Each lane gets the entries number rank, rank + kTeam, … of a list that all lanes have.
+template <int kTeam, int kOwn, int kKept, typename Key>
+__device__ __forceinline__ void entries_for(Key (&own)[kOwn], const Key (&best)[kKept], int rank)
+{
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) own[i] = key_for<kTeam>(best, i * kTeam, rank);
 }
 
 // Merges the lists of the team's lanes: each lane gets the whole list's entries number rank, rank + kTeam, …
@@ -97,8 +92,7 @@ template <int kTeam, int kOwn, int kKept, typename Key>
 __device__ __forceinline__ void own_entries(Key (&own)[kOwn], Key (&best)[kKept], int rank)
 {
     take_of_lanes<kTeam>(best);
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) own[i] = key_for<kTeam>(best, i * kTeam, rank);
+    entries_for<kTeam>(own, best, rank);
 }
 
 // Likewise, of lists that have no more entries than the team has lanes.

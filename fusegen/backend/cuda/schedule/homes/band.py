@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, assert_never
+from typing import ClassVar
 
 from fusegen.backend.cuda.schedule.figures import ManyRows
 from fusegen.backend.cuda.schedule.homes.base import Array, Sizes, Stay
@@ -13,8 +13,7 @@ from fusegen.backend.emit.lines import Line
 
 _VECTOR = 16  # bytes that copies move
 
-Lacks = Literal["nothing", "last", "more"]
-"""What lanes may lack of their vectors: compilers that know make less of it."""
+_FEW_LACK = 2  # vectors of a lane, for which it asks one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Band(Registers):
     rows: int  # of a block
     columns: int  # of a row, at most
     apart: int = 1  # rows that teams of a warp have at a time, so that they find other banks
-    lacks: Lacks = "more"
+    lacks: int = _FEW_LACK + 1  # of a lane's vectors the last that may not be there, if few
     store: ClassVar[str] = "keep_items"
 
     @property
@@ -47,22 +46,20 @@ class Band(Registers):
         return self.apart
 
     def fewest(self, threads: int, vectors: int) -> int:
-        return 0 if self.lacks == "more" else threads * (vectors - 1) + 1
+        return 0 if self.lacks > _FEW_LACK else threads * (vectors - max(1, self.lacks)) + 1
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
-        match self.lacks:
-            case "nothing":
-                live = "kVectors"
-            case "last":
-                live = "kVectors - 1 + (at + (kVectors - 1) * Team::threads() < end)"
-            case "more":
-                live = "live_vectors<Team, kVectors>(at, end)"
-            case _:
-                assert_never(self.lacks)
+        live = "live_vectors<Team, kVectors>(at, end)"
+        if self.lacks <= _FEW_LACK:  # compilers that know make less of it
+            last = [f" + (at + (kVectors - {n}) * Team::threads() < end)"
+                    for n in range(self.lacks, 0, -1)]
+            live = f"kVectors{f' - {self.lacks}' if last else ''}{''.join(last)}"
         return "const column_t at = begin + rank;", f"const int live = {live};"
 
     def shared_bytes(self, sizes: Sizes) -> int:
-        return self.rows * sum(pitch_of(self.columns, size) for size in sizes.elements)
+        row = sum(pitch_of(self.columns, size) for size in sizes.elements)
+        waiting = sum(-(-self.rows * size // _VECTOR) * _VECTOR for size in sizes.entries)
+        return self.rows * row + waiting
 
     def factor(self, stay: Stay, many: ManyRows) -> float:
         return 1.0 + many.band

@@ -20,7 +20,8 @@ from fusegen.backend.emit.lines import Line
 class Sizes:
     """What shared memory depends on: a block's threads, a thread's chunk, and bytes of an element
     in every array that stays on chip, in every array that the first sweep reads, and in each array
-    of the rows' size; how many of those that stay are out of phase."""
+    of the rows' size; those of a row's entries that wait for its neighbours', of each array; how
+    many of those that stay are out of phase."""
 
     threads: int
     vectors: int
@@ -28,6 +29,7 @@ class Sizes:
     kept: int
     read: int
     elements: tuple[int, ...] = ()
+    entries: tuple[int, ...] = ()
     apart: int = 0
 
 
