@@ -16,6 +16,7 @@ from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.target import CUDA_TARGETS
 from fusegen.compile.passes import Work
+from fusegen.pipeline.pipeline import Pipeline
 
 FILL = 99  # every byte between rows
 TOLERANCE = {"float32": 3e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "float64": 1e-12}
@@ -50,6 +51,54 @@ def test_rows_of_any_kind(
     _, one = band_of(case, lanes, width)
     assert_close(case.emulate(schedule=one, shift=shift, seed=n_cols), case.reference(),
                  TOLERANCE[dtype])
+
+
+@emulated
+@pytest.mark.parametrize(("n_cols", "width"), [(40, 1), (35, 1), (37, 1), (32, 4)])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8])
+def test_the_shortest_rows_that_a_kernel_takes(n_cols: int, width: int, lanes: int) -> None:
+    """Lanes take for granted how many vectors they have, as far as all of these rows have them."""
+    work, one = band_of(library_case("logsumexp", 1, n_cols, "float32"), lanes, width)
+    least = -(-shortest_row(work.program, one) // width) * width
+    assert least <= n_cols
+    case = library_case("logsumexp", 70, max(least, 1), "float32")
+    assert_close(case.emulate(schedule=one, seed=n_cols), case.reference(), 3e-6)
+
+
+@fg.pipeline
+def many_results(x, y, z, *, k):  # type: ignore[no-untyped-def]
+    values, columns = fg.topk(x, k)
+    return values, columns, fg.exp(y - fg.max(y)), z - fg.mean(z), x / fg.sum(x)
+
+
+@fg.pipeline
+def many_entries(x, y, z, *, k):  # type: ignore[no-untyped-def]
+    values, columns = fg.topk(x, k)
+    return (values, columns, *(fg.take(a, columns) * n for a in (y, z) for n in (1, 2, 3, 4)))
+
+
+@fg.pipeline
+def many_sums(x, y, z):  # type: ignore[no-untyped-def]
+    return fg.sum(x), fg.sum(y * y), fg.var(z)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90", "sm_120"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("pipeline", [many_results, many_entries, many_sums])
+def test_bands_leave_room_for_another_block(pipeline: Pipeline, dtype: str, arch: str) -> None:
+    """However many arrays rows have, and however many entries wait for those of neighbours."""
+    target, counted = CUDA_TARGETS[arch], 0
+    for n_cols in (24, 60, 77, 97, 128):
+        x = np.zeros((1, n_cols), dtype)
+        constants = {} if pipeline is many_sums else {"k": min(24, n_cols)}
+        work = Case(pipeline, dict.fromkeys("xyz", x), 1, n_cols, constants).work(n_rows=100_000)
+        for found in candidates(work.program, work.problem, target):
+            if found.schedule.home.band_rows:
+                counted += 1
+                (launch,) = launches(work.program, found.schedule)
+                assert launch.shared_bytes <= target.shared_per_block // 2
+    lists = pipeline is not many_sums  # those of 64 bits are streamed
+    assert counted > 0 or (lists and dtype == "float64")
 
 
 @fg.pipeline

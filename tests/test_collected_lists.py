@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 from support.cuda_cases import Case, assert_close, library_case
 from support.emulated import emulated
-from test_cuda_topk import ROWS, TIES, best, check, every
-from test_cuda_topk_lanes import several, short_schedules
+from test_cuda_topk import ROWS, TIES, best, best_columns, check, every
+from test_cuda_topk_lanes import all_short, several, short_schedules
 
 import fusegen as fg
+from fusegen.backend.cuda.schedule.band_entries import waiting_lists
 from fusegen.backend.cuda.schedule.collected import few_lanes, parts_of, room_of, together_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Once, Registers
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
 from fusegen.backend.cuda.schedule.short_lists import picked_few
+from fusegen.ir.dtypes import dtype_of
 
 
 def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
@@ -150,10 +152,37 @@ def test_lists_of_rows_in_bands(n: int, k: int, dtype: str) -> None:
     x = np.concatenate([np.asarray(every(ROWS, dtype, n, seed)) for seed in range(6)])
     found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), 1)
     banded = [s for s in found if s.home.band_rows]
-    assert {s.lists for s in banded} >= ({"sorted"} if k <= 16 else {"merged", "picked"})
+    assert {s.lists for s in banded} >= ({"sorted"} if k <= 16 else {"merged", "picked", "sorted"})
     for schedule in {s.lists: s for s in banded}.values():
         home = replace(schedule.home, rows=2 * schedule.rows_per_block)
         check(x, k, shift=1, schedule=schedule.having(home=home))
+
+
+@emulated
+@pytest.mark.parametrize(("n", "k", "dtype"), [(12, 12, "float32"), (21, 9, "bfloat16"),
+                                               (40, 6, "float32")])
+def test_entries_wait_for_those_of_neighbouring_rows(n: int, k: int, dtype: str) -> None:
+    """Three blocks' rows, the last of which lacks some; columns in the type that is asked for."""
+
+    @fg.pipeline
+    def listed(x, *, k):
+        values, columns = fg.topk(x, k, index_dtype="int16")
+        return fg.sum(x), values * 2.0, columns, fg.take(x, columns)
+
+    rng = np.random.default_rng(n)
+    x = rng.integers(-9, 9, (300, n)).astype(dtype_of(dtype).numpy)
+    case = Case(listed, {"x": x}, *x.shape, {"k": k})
+    (kernel,) = case.work().result("lower").kernels
+    few = [s for s in all_short(case) if waiting_lists(kernel, s)]
+    assert {s.lanes for s in few} == ({1, 2} if k > 8 else {1})
+    want = best_columns(x, k)
+    due = np.take_along_axis(x, want, axis=1)
+    for schedule in few:
+        sums, doubled, columns, taken = case.emulate(schedule=schedule)
+        np.testing.assert_array_equal(columns, want.astype(np.int16), schedule.describe())
+        np.testing.assert_array_equal(doubled.astype(float), 2 * due.astype(float))
+        np.testing.assert_array_equal(taken.astype(float), due.astype(float))
+        assert_close((sums,), (x.astype(float).sum(1),), 2e-2)
 
 
 @emulated

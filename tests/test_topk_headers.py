@@ -230,9 +230,11 @@ def test_networks_of_any_count() -> None:
     module = simt.compile_module(source.text())
     rng = np.random.default_rng(1)
     for n, k in COUNTS:
-        every = np.arange(min(2**n, 4096), dtype=np.uint64)[:, None] >> np.arange(n, dtype=np.uint64)
+        places = np.arange(n, dtype=np.uint64)
+        every = np.arange(min(2**n, 4096), dtype=np.uint64)[:, None] >> places
         rows = every & 1 if n <= 11 else rng.random((4096, n)) < rng.random((4096, 1))
-        keys = np.concatenate([rows.astype(np.uint32), rng.integers(0, 2**32, (1024, n), np.uint32)])
+        other = rng.integers(0, 2**32, (1024, n), np.uint32)
+        keys = np.concatenate([rows.astype(np.uint32), other])
         keys = keys[: len(keys) // 32 * 32]
         found = np.zeros((len(keys), k), np.uint32)
         for first in range(0, len(keys), 1024):

@@ -126,8 +126,7 @@ softmax_topk_kernel(
         load_items(x_items, x_row, at, 1);
 #pragma unroll
         for (int item = 0; item < kWidth; item += 2) {
-            const int i = item;
-            top_keys.keys(x_items.word[i / 2], column_of(i), found[item], found[item + 1]);
+            top_keys.keys(x_items.word[item / 2], column_of(item), found[item], found[item + 1]);
         }
     };
     best_of_peaks<Team::kThreads, kVectors, kWidth, TopKeys>(top_best, live, rank, top_peak_of, top_vector_at);

@@ -116,7 +116,7 @@ def kernel_view(
 ) -> KernelView:
     kernel = launch.kernel
     elements = [p for p in launch.params if p.shape == "element"]
-    first = anchor(kernel) if schedule.has_edges else None
+    first = anchor(kernel, schedule.load) if schedule.has_edges else None
     phase = pointer_of(first) if first else ""
     sliced = schedule.clustered or schedule.split
     used = elements_used(kernel)

@@ -6,13 +6,16 @@ from fusegen.backend.cuda.schedule.cuda import LoadMode
 from fusegen.ir.kernel import Kernel, Param
 
 
-def anchor(kernel: Kernel) -> Param | None:
+def anchor(kernel: Kernel, load: LoadMode) -> Param | None:
     """The array on whose boundaries a row's vectors lie, where not all arrays share them: what is
-    written, if anything is."""
+    written, if anything is. Rows that share them may all begin on 16 bytes: that is where vectors
+    of the smallest elements begin, of others twice as many bytes may."""
+    if load == "peeled":
+        return min(kernel.elements, key=lambda p: p.dtype.itemsize, default=None)
     return next((p for p in kernel.elements if p.output), next(iter(kernel.elements), None))
 
 
 def loader_of(param: Param, kernel: Kernel, load: LoadMode) -> str:
     """The function of <fusegen/…> that brings a chunk's items of an array of elements."""
-    shifts = load == "shifted" and not param.output and param != anchor(kernel)
+    shifts = load == "shifted" and not param.output and param != anchor(kernel, load)
     return "load_shifted" if shifts else "load_items"

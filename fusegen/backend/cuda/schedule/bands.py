@@ -70,28 +70,31 @@ def band_schedules(program: Program, base: CudaSchedule, rows: Rows) -> Iterator
             if vectors * width <= held and (lanes == 1 or 2 * n_cols > width * lanes):
                 one = replace(base, load=load, levels=tree(
                     Thread(vectors, width), _THREADS, Lanes(lanes)))
-                yield banded(program, one, rows)
+                yield from banded(program, one, rows)
 
 
-def banded(program: Program, one: CudaSchedule, rows: Rows) -> CudaSchedule:
-    """The same lanes, whose rows pass through shared memory."""
+def banded(program: Program, one: CudaSchedule, rows: Rows) -> Iterator[CudaSchedule]:
+    """The same lanes, whose rows pass through shared memory; of smaller blocks where those of this
+    one would leave no room for another block; none where even a warp's would."""
     widest = max(program.kernels, key=lambda k: sum(p.dtype.itemsize for p in k.elements))
     sizes = tuple(p.dtype.itemsize for p in widest.elements)
-    waiting = max(row_bytes(kernel, one) for kernel in program.kernels)
-    count = _rows(sizes, waiting, one, rows.count)
+    row = max(row_bytes(kernel, one) for kernel in program.kernels)
+    row += sum(pitch_of(one.team_items, size) for size in sizes)
+    while one.rows_per_block * row > one.target.shared_per_block // 2:
+        if one.threads == WARP:
+            return
+        one = one.having(threads=one.threads // 2)
+    count = _rows(row, max(sizes), one, rows.count)
     distances = tuple((d, size) for size in sizes for d in rows.distances(one.team_items, size))
     apart = best_apart(distances, one.lanes, one.width, count * one.lanes // WARP)
     lacks = one.vectors - rows.columns // one.width // one.lanes
-    return one.having(home=Band(count, one.team_items, apart, lacks))
+    yield one.having(home=Band(count, one.team_items, apart, lacks))
 
 
-def _rows(
-    sizes: tuple[int, ...], waiting: int, one: CudaSchedule, n_rows: int | None
-) -> int:
+def _rows(row: int, size: int, one: CudaSchedule, n_rows: int | None) -> int:
     """As many passes over a band as it takes for enough bytes to be under way, unless that leaves
-    few blocks."""
-    row = waiting + sum(pitch_of(one.team_items, size) for size in sizes)
-    most = _NARROW_BYTES if max(sizes) <= 2 else _BYTES
+    few blocks; of rows of so many bytes, and elements of as many at most."""
+    most = _NARROW_BYTES if size <= 2 else _BYTES
     at_once, lanes = one.rows_per_block, one.lanes
     passes = most // (row * at_once)
     if n_rows:

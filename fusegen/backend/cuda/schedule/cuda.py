@@ -43,13 +43,11 @@ same offset from a boundary.  shifted: not all at the same; one array's boundari
 read as the aligned vectors around what is wanted, and shifted.  scalar: one element per access."""
 
 Lists = Literal["streamed", "sorted", "rounded", "merged", "dealt", "picked", "collected"]
-"""How a team keeps the K best: as candidates while the row goes by; or, of a row that lanes hold,
-sorted by networks, each its own best (sorted), by rounded values first (rounded), or all of the row
-together (merged), picked by a bar that K elements reach, or dealt to bins; of a row that threads
-hold, what reaches a bar is collected."""
+"""How a team keeps the K best: as candidates while a row goes by; of a row that lanes hold, sorted
+by networks, each its own best (sorted, rounded) or all together (merged), picked by a bar that K
+elements reach, or dealt to bins; of a row that threads hold, what reaches a bar is collected."""
 
-IN_REGISTERS: tuple[Lists, ...] = ("sorted", "rounded")
-"""Those whose entries lanes have."""
+IN_REGISTERS: tuple[Lists, ...] = ("sorted", "rounded")  # whose entries lanes have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,13 +37,15 @@ from fusegen.ir.monoid import KBest
 
 _MOST_SORTED = 80  # entries of a list that every lane keeps
 _MOST_HELD = {1: 80, 2: 40}  # words of a key → items of a lane that sorts
+_MOST_BESIDE_STATE = 56  # the same, where statistics take them too
 _MOST_ROUNDED = 100  # items of a lane that rounds
 _MOST_MADE = {1: 1400, 2: 700}  # and keys that its network makes
+_MOST_ROUNDED_MADE = 900  # of rounded ones: of more, code is so long that warps wait for it
 _MOST_DEALT = 10  # and of one that deals: of more, what is collected takes less time
 _LEAST_TOGETHER = 17  # entries of a list for which all lanes sort or count together
 _LEAST_DEALT = 3  # a list takes a row's third at least: shorter ones are counted in less time
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
-_MERGED = (8, 16)  # items of a lane, where all lanes sort together
+_LEAST_MERGED, _MOST_MERGED = 8, 32  # items of a lane, words of their keys, where all sort together
 _MOST_PICKED = 40  # items of a lane that picks
 _MOST_PICKED_KEYS = 16  # of which it sorts so many
 _MOST_PARTS, _PARTS = 8, (8, 3)  # of what a lane holds; eight for three entries of a list
@@ -140,9 +142,9 @@ def short_list_schedules(
     if n_cols <= FEW_COLUMNS and any(k.elements for k in program.kernels):
         whole = (base,) if base.load == "aligned" and base.width > 1 else ()
         for one in (*whole, by_elements(base, 1)):
-            found += (banded(program, o, rows)
-                      for o in (*_of_lanes(one, lists, n_cols),
-                                *collected_by_warps(one, ks, max(1, n_cols // one.width), size)))
+            for o in (*_of_lanes(one, lists, n_cols),
+                      *collected_by_warps(one, ks, max(1, n_cols // one.width), size)):
+                found += banded(program, o, rows)
     found += collected_schedules(base, ks, max(1, n_cols // base.width), size)
     if len(program.sweeps) == 1 and base.target.clusters:
         found += collected_in_clusters(base, ks, max(1, n_cols // base.width), size)
@@ -160,10 +162,10 @@ def _of_lanes(
         yield from _rounded(replace(one, lists="rounded"), lists, n_cols)
     vectors = -(-max(1, n_cols // one.width) // WARP)
     items = vectors * one.width
-    if largest >= _LEAST_TOGETHER and items <= _MOST_DEALT and not one.has_edges:
-        if _LEAST_DEALT * largest >= n_cols:
+    if largest >= _LEAST_TOGETHER and not one.has_edges:
+        if items <= _MOST_DEALT and _LEAST_DEALT * largest >= n_cols:
             yield from _dealt(one.having(vectors=vectors, lists="dealt"), [c.k for _, c in lists])
-        yield from _merged(replace(one, lists="merged"), sum(c.k for _, c in lists), n_cols)
+        yield from _merged(replace(one, lists="merged"), lists, n_cols)
     yield from _picked(replace(one, lists="picked"), lists, n_cols)
 
 
@@ -173,12 +175,15 @@ def _sorted(
     # A lane takes one element of the edges at most.
     least = 2 * (base.width - 1) if base.has_edges else 1
     n_vectors = max(1, n_cols // base.width)
+    states = any(len(s.monoid.components) > len(s.monoid.lists)
+                 for kernel, _ in lists for s in kernel.sweeps)
     for lanes in (1, 2, 4, 8, 16, 32):
         vectors = -(-n_vectors // lanes)
         vectors += vectors % 2 if base.width == 1 else 0  # items are made into keys two at a time
         one = base.having(team=Lanes(lanes), vectors=vectors)
         words = max(1 if _paired(kernel, best, one) else 2 for kernel, best in lists)
-        if least <= lanes < max(2, 2 * n_vectors) and one.items <= _MOST_HELD[words]:
+        held = min(_MOST_HELD[words], _MOST_BESIDE_STATE if states else _MOST_HELD[words])
+        if least <= lanes < max(2, 2 * n_vectors) and one.items <= held:
             made = sum(made_by_lane(best.k, one) for _, best in lists)
             if made <= _MOST_MADE[words]:
                 yield one
@@ -187,9 +192,11 @@ def _sorted(
 def _rounded(
     base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
 ) -> Iterator[CudaSchedule]:
-    # Whole numbers may have any word, 0 too; values are looked up again, as they are in memory.
+    # Whole numbers may have any word, 0 too; values are looked up again, as they are in memory. Of
+    # most of a row's elements that takes longer than whole keys do.
     if base.has_edges or not all(
-        best.kind == "float" and loaded_type(kernel, best) for kernel, best in lists
+        best.kind == "float" and loaded_type(kernel, best) and 3 * best.k <= 2 * n_cols
+        for kernel, best in lists
     ):
         return
     n_vectors = max(1, n_cols // base.width)
@@ -198,7 +205,8 @@ def _rounded(
         if all(_paired(kernel, best, replace(one, lists="sorted")) for kernel, best in lists):
             return
         made = sum(made_by_lane(best.k, one) for _, best in lists)
-        if lanes < max(2, 2 * n_vectors) and one.items <= _MOST_ROUNDED and made <= _MOST_MADE[1]:
+        few = one.items <= _MOST_ROUNDED and made <= _MOST_ROUNDED_MADE
+        if few and lanes < max(2, 2 * n_vectors):
             yield one
 
 
@@ -213,12 +221,17 @@ def _dealt(one: CudaSchedule, lists: list[int]) -> Iterator[CudaSchedule]:
     return _beside(one, row)
 
 
-def _merged(base: CudaSchedule, entries: int, n_cols: int) -> Iterator[CudaSchedule]:
+def _merged(
+    base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
+) -> Iterator[CudaSchedule]:
+    entries = sum(best.k for _, best in lists)
     for lanes in (2, 4, 8, 16):
         vectors = -(-max(1, n_cols // base.width) // lanes)
         one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
-        if 1 << (one.items - 1).bit_length() in _MERGED:
-            yield from _beside(one, _KEY_BYTES * (entries + entries // min(_MERGED)))
+        words = max(1 if _paired(kernel, best, one) else 2 for kernel, best in lists)
+        group = 1 << (one.items - 1).bit_length()
+        if _LEAST_MERGED <= group <= _MOST_MERGED // words:
+            yield from _beside(one, _KEY_BYTES * (entries + entries // _LEAST_MERGED))
 
 
 def picked_by_lane(k: int, one: CudaSchedule) -> int:

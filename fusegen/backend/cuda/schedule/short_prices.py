@@ -145,6 +145,8 @@ def _lines(kernel: Kernel, best: KBest, one: CudaSchedule, work: Work) -> float:
             stride = work.vectors * one.width * size
             found += one.vectors * _touched(rows, stride, lanes * one.width * size)
     value = min((p.dtype.itemsize for p in kernel.elements), default=kernel.compute.itemsize)
+    if waiting_lists(kernel, one):  # all rows' entries in one piece
+        return best.k * sum(max(size / _LINE, 1 / WARP) for size in (value, _INDEX_BYTES))
     for size in (value, _INDEX_BYTES):
         found += -(-best.k // one.team_threads) * _touched(rows, best.k * size, lanes * size)
     return found * one.team_threads / WARP

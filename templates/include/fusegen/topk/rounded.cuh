@@ -1,7 +1,7 @@
 #pragma once
-// Lists in the registers of lanes, sorted by keys of 32 bits: a value's order without its last digits, in whose place the
-// column stands. Networks of these take a third of the instructions that keys of 64 bits take; what is left open, values
-// that differ in those digits alone, is settled by whole keys.
+// Lists in the registers of lanes, sorted by keys of 32 bits: a value's order without its last digits, in whose place
+// the column stands. Networks of these take a third of the instructions that keys of 64 bits take; what is left open,
+// values that differ in those digits alone, is settled by whole keys.
 
 #include <fusegen/topk/sorted.cuh>
 

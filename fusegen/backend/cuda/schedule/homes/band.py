@@ -46,7 +46,7 @@ class Band(Registers):
         return self.apart
 
     def fewest(self, threads: int, vectors: int) -> int:
-        return 0 if self.lacks > _FEW_LACK else threads * (vectors - max(1, self.lacks)) + 1
+        return 0 if self.lacks > _FEW_LACK else threads * (vectors - self.lacks)
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
         live = "live_vectors<Team, kVectors>(at, end)"
