@@ -39,6 +39,7 @@ _MOST_SORTED = 80  # entries of a list that every lane keeps
 _MOST_HELD = {1: 80, 2: 40}  # words of a key → items of a lane that sorts
 _MOST_BESIDE_STATE = 56  # the same, where statistics take them too
 _MOST_ROUNDED = 100  # items of a lane that rounds
+_LONGEST_ROUNDED = 32  # entries, which a network of whole keys may have to put in order
 _MOST_MADE = {1: 1400, 2: 700}  # and keys that its network makes
 _MOST_ROUNDED_MADE = 900  # of rounded ones: of more, code is so long that warps wait for it
 _MOST_DEALT = 10  # and of one that deals: of more, what is collected takes less time
@@ -195,8 +196,8 @@ def _rounded(
     # Whole numbers may have any word, 0 too; values are looked up again, as they are in memory. Of
     # most of a row's elements that takes longer than whole keys do.
     if base.has_edges or not all(
-        best.kind == "float" and loaded_type(kernel, best) and 3 * best.k <= 2 * n_cols
-        for kernel, best in lists
+        best.kind == "float" and loaded_type(kernel, best) and
+        best.k <= _LONGEST_ROUNDED and 3 * best.k <= 2 * n_cols for kernel, best in lists
     ):
         return
     n_vectors = max(1, n_cols // base.width)

@@ -30,20 +30,14 @@ struct RoundedKeys {
     }
 };
 
-// Puts the better ones of neighbours first; were some not?
+// Are some keys better than those before them?
 template <int kK, typename Key>
-__device__ __forceinline__ bool put_in_order(Key (&best)[kK])
+__device__ __forceinline__ bool out_of_order(const Key (&keys)[kK])
 {
-    bool changed = false;
+    bool found = false;
 #pragma unroll
-    for (int i = 0; i + 1 < kK; ++i) {
-        if (best[i] >= best[i + 1]) continue;
-        const Key better = best[i + 1];
-        best[i + 1] = best[i];
-        best[i] = better;
-        changed = true;
-    }
-    return changed;
+    for (int i = 0; i + 1 < kK; ++i) found |= keys[i] < keys[i + 1];
+    return found;
 }
 
 // The team's best of its lanes' kItems items, whose orders are words, 0 for none; `key_of` makes the whole key of a
@@ -85,8 +79,7 @@ __device__ __forceinline__ void take_rounded(
         const typename Keys::Key key = key_of(Rounded::column(top[i]));
         best[i] = top[i] > 0 ? key : 0;
     }
-    while (__any_sync(0xffffffffu, put_in_order(best))) {
-    }
+    if (__any_sync(0xffffffffu, out_of_order(best))) sort<kK>(best);
 }
 
 }  // namespace fusegen
