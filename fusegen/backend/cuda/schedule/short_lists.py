@@ -176,15 +176,13 @@ def _sorted(
     # A lane takes one element of the edges at most.
     least = 2 * (base.width - 1) if base.has_edges else 1
     n_vectors = max(1, n_cols // base.width)
-    states = any(len(s.monoid.components) > len(s.monoid.lists)
-                 for kernel, _ in lists for s in kernel.sweeps)
     for lanes in (1, 2, 4, 8, 16, 32):
         vectors = -(-n_vectors // lanes)
         vectors += vectors % 2 if base.width == 1 else 0  # items are made into keys two at a time
         one = base.having(team=Lanes(lanes), vectors=vectors)
         words = max(1 if _paired(kernel, best, one) else 2 for kernel, best in lists)
-        held = min(_MOST_HELD[words], _MOST_BESIDE_STATE if states else _MOST_HELD[words])
-        if least <= lanes < max(2, 2 * n_vectors) and one.items <= held:
+        held = one.items <= _most(lists, _MOST_HELD[words])
+        if held and least <= lanes < max(2, 2 * n_vectors):
             made = sum(made_by_lane(best.k, one) for _, best in lists)
             if made <= _MOST_MADE[words]:
                 yield one
@@ -206,9 +204,16 @@ def _rounded(
         if all(_paired(kernel, best, replace(one, lists="sorted")) for kernel, best in lists):
             return
         made = sum(made_by_lane(best.k, one) for _, best in lists)
-        few = one.items <= _MOST_ROUNDED and made <= _MOST_ROUNDED_MADE
-        if few and lanes < max(2, 2 * n_vectors):
+        held = one.items <= _most(lists, _MOST_ROUNDED) and made <= _MOST_ROUNDED_MADE
+        if held and lanes < max(2, 2 * n_vectors):
             yield one
+
+
+def _most(lists: list[tuple[Kernel, KBest]], alone: int) -> int:
+    """Items of a lane: fewer where statistics take them, too."""
+    states = any(len(s.monoid.components) > len(s.monoid.lists)
+                 for kernel, _ in lists for s in kernel.sweeps)
+    return min(alone, _MOST_BESIDE_STATE) if states else alone
 
 
 def made_by_lane(k: int, one: CudaSchedule) -> int:
