@@ -32,6 +32,7 @@ from fusegen.backend.cuda.schedule.levels import Lanes
 from fusegen.backend.cuda.schedule.networks import made_to_merge, made_to_sort
 from fusegen.backend.cuda.schedule.topk import STATIC_SHARED_BYTES, key_plan, loaded_type
 from fusegen.backend.target import WARP
+from fusegen.ir.dtypes import FLOAT32
 from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest
 
@@ -191,18 +192,16 @@ def _sorted(
 def _rounded(
     base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
 ) -> Iterator[CudaSchedule]:
-    # Whole numbers may have any word, 0 too; values are looked up again, as they are in memory. Of
-    # most of a row's elements that takes longer than whole keys do.
+    # Values are looked up again, as they are in memory; of whole numbers 0 may be a word. Lists of
+    # most of a row's elements take longer than whole keys do.
     if base.has_edges or not all(
-        best.kind == "float" and loaded_type(kernel, best) and
+        loaded_type(kernel, best) == FLOAT32 and
         best.k <= _LONGEST_ROUNDED and 3 * best.k <= 2 * n_cols for kernel, best in lists
     ):
         return
     n_vectors = max(1, n_cols // base.width)
     for lanes in (1, 2, 4, 8):
         one = base.having(team=Lanes(lanes), vectors=-(-n_vectors // lanes))
-        if all(_paired(kernel, best, replace(one, lists="sorted")) for kernel, best in lists):
-            return
         made = sum(made_by_lane(best.k, one) for _, best in lists)
         held = one.items <= _most(lists, _MOST_ROUNDED) and made <= _MOST_ROUNDED_MADE
         if held and lanes < max(2, 2 * n_vectors):

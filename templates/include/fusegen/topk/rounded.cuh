@@ -7,7 +7,8 @@
 
 namespace fusegen {
 
-// Keys of items whose orders are words, 0 for none; kBits for the column.
+// Keys of items whose orders are words, 0 for none; kBits for the column. Words are those of float32: the least of
+// them, of -inf, has more bits than columns take.
 template <int kBits>
 struct RoundedKeys {
     static constexpr unsigned kLast = (1u << kBits) - 1;
