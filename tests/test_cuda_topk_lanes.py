@@ -18,6 +18,7 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.target import CUDA_TARGETS
 from fusegen.ir.dtypes import dtype_of
+from fusegen.pipeline.pipeline import Pipeline
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
@@ -192,6 +193,32 @@ def test_registers_and_time(n: int, dtype: str, k: int) -> None:
         most = few.get((n, k), 0) if dtype == "float32" else 0
         assert max(report.spill_bytes, report.stack_bytes) <= most
         assert report.registers <= 128
+
+
+@fg.pipeline
+def folded_entries(x, b: fg.PerRow, *, k):  # type: ignore[no-untyped-def]
+    values, _ = fg.topk(x, k)
+    return fg.sum(values) + b
+
+
+@fg.pipeline
+def beside_a_row(x, b: fg.PerRow, *, k):  # type: ignore[no-untyped-def]
+    values, columns = fg.topk(x, k)
+    return values * b, columns, fg.argmin(x), fg.exp(x - fg.max(x))
+
+
+@compiled
+@pytest.mark.parametrize(("n", "k"), [(24, 3), (32, 8), (77, 18), (40, 20), (97, 64)])
+@pytest.mark.parametrize("pipeline", [library.topk, folded_entries, beside_a_row])
+def test_nothing_is_declared_for_nothing(pipeline: Pipeline, n: int, k: int) -> None:
+    """Rows of a band whose numbers nobody asks for, ends that no lane reaches."""
+    inputs = {"x": normal(4, n, "float32")}
+    if pipeline is not library.topk:
+        inputs["b"] = np.zeros(4, np.float32)
+    case = Case(pipeline, inputs, 4, n, {"k": k})
+    work = case.work(n_rows=100_000, aligned=n % 4 == 0)
+    for schedule in all_short(case):
+        nvrtc.check_names(work.scheduled(schedule).source, "sm_90")
 
 
 def near_rows(n: int) -> np.ndarray:

@@ -6,14 +6,14 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 8 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
-// Tree       chunks of 64, merged thread → warp
-// Schedule   row per 1 lanes in registers, 128 rows at a time through shared memory, 8 × 8 elements per thread and chunk, aligned loads, lists sorted
-// Launch     moe_gate_kernel<<<⌈n_rows / 128⌉, 128, 25344>>>
+// Tree       chunks of 16, merged thread → warp
+// Schedule   row per 4 lanes in registers, 2 × 8 elements per thread and chunk, aligned loads, lists sorted
+// Launch     moe_gate_kernel<<<⌈n_rows / 32⌉, 128>>>
 // Assumes    8 divides n_cols
 //            rows of x begin on 16 bytes
 //            8 ≤ n_cols
 //            n_cols ≤ 2^30
-//            64 ≤ n_cols ≤ 1 · 64
+//            n_cols ≤ 4 · 16
 // Bytes      reads each element once, writes 80 bytes a row
 
 #include <cuda_bf16.h>
@@ -24,24 +24,19 @@
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
 #include <fusegen/walk.cuh>
-#include <fusegen/band.cuh>
 #include <fusegen/pairs/bfloat16.cuh>
 #include <fusegen/pairs/items.cuh>
 #include <fusegen/topk/pair_keys.cuh>
 #include <fusegen/topk/sorted.cuh>
-#include <fusegen/topk/band_entries.cuh>
 #include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
-using Team = Lanes<1>;  // lanes of a warp, which own a row
-constexpr int kRowsPerBlock = 128;
+using Team = Lanes<4>;  // lanes of a warp, which own a row
+constexpr int kRowsPerBlock = 32;
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 8, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
+constexpr int kVectors = 2, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
-// Rows that a block brings to shared memory together, and columns that they may have.
-constexpr int kBandRows = 128, kBandColumns = 64;
-template <typename T> using RowBand = Band<T, kBandRows, kBandColumns, kMostThreads>;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
 template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
@@ -76,7 +71,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 // Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
+    State& state, const Items<__nv_bfloat16, kCount>& x_items, int live)
 {
     State chunk = State::identity();
     chunk.m = greatest_item(x_items, live);
@@ -85,7 +80,6 @@ __device__ __forceinline__ void sweep1_fold(
     // Move the sums to the new m, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
-    x_items.repack();
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items.widened(i);
         const float x_minus_m = x - m_anchor;
@@ -101,79 +95,62 @@ moe_gate_kernel(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x % Team::threads();  // of this thread in its team
     const int team = threadIdx.x / Team::threads();  // of this block
-    extern __shared__ __align__(16) unsigned char bands[];
-    const long long band = static_cast<long long>(blockIdx.x) * kBandRows;  // the first of its rows
-    const int band_rows = static_cast<int>(n_rows - band < kBandRows ? n_rows - band : kBandRows);
-    const RowBand<const __nv_bfloat16> x_band{bands, x + band * x_stride, x_stride, static_cast<int>(n_cols)};
-    const BandEntries<__nv_bfloat16, 8, kBandRows, kMostThreads> gates_entries{x_band.slots + x_band.kBytes};
-    const BandEntries<int, 8, kBandRows, kMostThreads> experts_entries{gates_entries.slots + gates_entries.kBytes};
-    x_band.fetch(band_rows, band, n_rows - band - band_rows);
-    end_group();
-    await_group<1>();
-    __syncthreads();
-#pragma unroll 1
-    for (int step = 0; step * kRowsPerBlock < band_rows; ++step) {
-        // Lanes without a row of their own go along with the last one and write nothing.
-        const int mine = step * kRowsPerBlock + team;  // of the band
-        const int here = mine < band_rows ? mine : band_rows - 1;
-        const long long row = band + here;
-        const TopKeys top_keys{};
-        TopKeys::Key top_best[8] = {};
-        TopKeys::Key top_own[(8 + Team::kThreads - 1) / Team::kThreads];  // this lane's entries
-        const __nv_bfloat16* x_row = x_band.row(here);
-        const column_t begin = 0, end = n_cols / kWidth;
-        const column_t at = begin + rank;
-        const int live = kVectors;
+    const TopKeys top_keys{};
+    TopKeys::Key top_best[8] = {};
+    TopKeys::Key top_own[(8 + Team::kThreads - 1) / Team::kThreads];  // this lane's entries
+    // Lanes without a row of their own go along with the last one and write nothing.
+    const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
+    const long long row = mine < n_rows ? mine : n_rows - 1;
+    const __nv_bfloat16* x_row = x + row * x_stride;
+    const column_t begin = 0, end = mine < n_rows ? n_cols / kWidth : 0;
+    const column_t at = opaque(begin + rank);
+    const int live = live_vectors<Team, kVectors>(at, end);
+    const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
-        // 1. Fold the row.
-        State folded1 = State::identity();
-        const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
-        Items<__nv_bfloat16, kItems> x_items;
-        load_items(x_items, x_row, at, live);
-        sweep1_fold<kItems>(folded1, x_items, live);
-        // Each lane's 8 best for top.
-        {
-            TopKeys::Key found[kItems];
+    // 1. Fold the row.
+    State folded1 = State::identity();
+    const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
+    Items<__nv_bfloat16, kItems> x_items;
+    load_items(x_items, x_row, at, live);
+    for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
+    // Each lane's 8 best for top.
+    {
+        TopKeys::Key found[kItems];
 #pragma unroll
-            for (int item = 0; item < kItems; item += 2) {
-                found[item] = found[item + 1] = 0;
-                top_keys.keys(x_items.word[item / 2], column_of(item), found[item], found[item + 1]);
-                if (item / kWidth >= live) found[item] = 0;
-                if ((item + 1) / kWidth >= live) found[item + 1] = 0;
-            }
-            take_best(top_best, found);
+        for (int item = 0; item < kItems; item += 2) {
+            found[item] = found[item + 1] = 0;
+            top_keys.keys(x_items.word[item / 2], column_of(item), found[item], found[item + 1]);
+            if (item / kWidth >= live) found[item] = 0;
+            if ((item + 1) / kWidth >= live) found[item + 1] = 0;
         }
-        own_entries<Team::kThreads>(top_own, top_best, rank);
-        const State state = lanes_reduce<Team::kThreads>(folded1);
-        const float m = state.m;  // texts.py  m = fg.max(x)
-        const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-        float sum_value = 0.0f;  // texts.py  gates = gates / fg.sum(gates) if renormalize else gates
+        take_best(top_best, found);
+    }
+    own_entries<Team::kThreads>(top_own, top_best, rank);
+    const State state = lanes_reduce<Team::kThreads>(folded1);
+    const float m = state.m;  // texts.py  m = fg.max(x)
+    const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float sum_value = 0.0f;  // texts.py  gates = gates / fg.sum(gates) if renormalize else gates
+#pragma unroll
+    for (int own = 0; own * Team::threads() < 8; ++own) {
+        const auto top_entry = top_own[own];
+        const auto top_value = top_keys.value(top_entry);
+        const NearDivisor sum_exp_divisor(sum_exp);
+        sum_value += sum_exp_divisor.under(exp_narrow(top_value - m));
+    }
+#pragma unroll
+    for (int lane_mask = Team::threads() / 2; lane_mask > 0; lane_mask /= 2)
+        sum_value += __shfl_xor_sync(0xffffffffu, sum_value, lane_mask);
+    if (mine < n_rows) {
 #pragma unroll
         for (int own = 0; own * Team::threads() < 8; ++own) {
             const int entry = own * Team::threads() + rank;
             const auto top_entry = top_own[own];
             const auto top_value = top_keys.value(top_entry);
+            const column_t top_column = top_keys.column(top_entry);
             const NearDivisor sum_exp_divisor(sum_exp);
-            sum_value += sum_exp_divisor.under(exp_narrow(top_value - m));
-        }
-#pragma unroll
-        for (int lane_mask = Team::threads() / 2; lane_mask > 0; lane_mask /= 2)
-            sum_value += __shfl_xor_sync(0xffffffffu, sum_value, lane_mask);
-        if (mine < band_rows) {
-#pragma unroll
-            for (int own = 0; own * Team::threads() < 8; ++own) {
-                const int entry = own * Team::threads() + rank;
-                const auto top_entry = top_own[own];
-                const auto top_value = top_keys.value(top_entry);
-                const column_t top_column = top_keys.column(top_entry);
-                const NearDivisor sum_exp_divisor(sum_exp);
-                const Divisor sum_value_divisor(sum_value);
-                gates_entries.at(here, entry) = __float2bfloat16_rn(sum_value_divisor.under(sum_exp_divisor.under(exp_narrow(top_value - m))));  // texts.py  gates = gates / fg.sum(gates) if renormalize else gates
-                experts_entries.at(here, entry) = top_column;  // texts.py  _, experts = fg.topk(rated, k, index_dtype=index_dtype)
-            }
+            const Divisor sum_value_divisor(sum_value);
+            gates_out[row * 8 + entry] = __float2bfloat16_rn(sum_value_divisor.under(sum_exp_divisor.under(exp_narrow(top_value - m))));  // texts.py  gates = gates / fg.sum(gates) if renormalize else gates
+            experts_out[row * 8 + entry] = top_column;  // texts.py  _, experts = fg.topk(rated, k, index_dtype=index_dtype)
         }
     }
-    __syncthreads();
-    gates_entries.put<8>(gates_out + band * 8, band_rows);
-    experts_entries.put<8>(experts_out + band * 8, band_rows);
 }

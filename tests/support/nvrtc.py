@@ -34,6 +34,7 @@ class Compiled:
     seconds: float
     reports: tuple[Report, ...]
     serialised: bool = False  # do products of a warpgroup wait for one another?
+    warnings: tuple[str, ...] = ()  # of what is declared and never used, among others
 
     @property
     def quick(self) -> bool:
@@ -71,10 +72,11 @@ def valid_for(source: str, arch: str) -> Compiled:
 
 def check_names(source: str, arch: str) -> None:
     """Have the compiler read a text, templates that it uses included, and make no code of it: where
-    names and types alone matter. Raises AssertionError with the log."""
+    names and types alone matter. Raises AssertionError with the log, also of warnings."""
     from cupy.cuda import nvrtc
 
-    _compiled(source, arch, *(_READ if nvrtc.getVersion() >= (12, 9) else ()))
+    found = _compiled(source, arch, *(_READ if nvrtc.getVersion() >= (12, 9) else ()))
+    assert not found.warnings
 
 
 def within_budget(sources: Mapping[str, str], check: Callable[[str, str], None]) -> None:
@@ -166,7 +168,8 @@ def _compiled_once(source: str, options: tuple[str, ...]) -> Compiled:
         raise AssertionError(nvrtc.getProgramLog(program)) from error
     finally:
         nvrtc.destroyProgram(program)
-    return Compiled(seconds, _reports(log), "wgmma.mma_async instructions are serialized" in log)
+    return Compiled(seconds, _reports(log), "wgmma.mma_async instructions are serialized" in log,
+                    tuple(re.findall(r"warning #\S+: .*", log)))
 
 
 _ENTRY = re.compile(

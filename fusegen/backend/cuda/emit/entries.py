@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fusegen.backend.cuda.schedule.cuda import IN_REGISTERS, CudaSchedule, Lists
 from fusegen.backend.emit.lines import Line, inside, uses_of
 from fusegen.backend.target import WARP
+from fusegen.ir.kernel import ENTRY
 
 TEAM = "Team::threads()"
 """How many threads own a row."""
@@ -50,20 +51,22 @@ def own_entries(top: str, k: int, owners: Owners, lines: Iterable[Line]) -> list
     """`lines` for the entries that are this thread's; `entry` is the number of one."""
     registers, once = owners.lists in IN_REGISTERS, owners.one_each(k)
     key = owners.key(top) if not registers else f"{top}_own" if once else f"{top}_own[own]"
+    lines = [*lines]
+    asked = not registers or ENTRY.name in uses_of(lines)
     if once and k == owners.team:
-        head = [Line("{"), Line("    const int entry = rank;")]
+        head = [Line("{"), *([Line("    const int entry = rank;")] if asked else [])]
     elif once:
         head = [Line(f"if (const int entry = rank; entry < {k}) {{")]
     elif registers:
         head = [Line("#pragma unroll"),
-                Line(f"for (int own = 0; own * {TEAM} < {k}; ++own) {{", frozenset(["Team"])),
-                Line(f"    const int entry = own * {TEAM} + rank;")]
+                Line(f"for (int own = 0; own * {TEAM} < {k}; ++own) {{", frozenset(["Team"]))]
+        if asked or k % owners.team:
+            head.append(Line(f"    const int entry = own * {TEAM} + rank;"))
         if k % owners.team:
             head.append(Line(f"    if (entry >= {k}) break;"))
     else:
         step = f"entry += {TEAM}"
         head = [Line(f"for (int entry = rank; entry < {k}; {step}) {{", frozenset(["Team"]))]
-    lines = [*lines]
     entry = owners.loaded(top) or entry_lines(top, key, uses_of(lines))
     return [*head, *inside([*entry, *lines]), Line("}")]
 

@@ -78,7 +78,17 @@ class KernelView:
     @property
     def numbers_rows(self) -> bool:
         """Is the number of a band's row asked for before it is finished?"""
-        return not self.turns or any(ROW.name in uses_of(s.item_lines) for s in self.sweeps)
+        lines = [ln for s in self.sweeps for ln in s.item_lines]
+        if not self.turns:
+            lines += [*self.prelude, *(ln for s in self.sweeps for ln in s.at_row_scope)]
+        return ROW.name in uses_of(lines)
+
+    @property
+    def asks_end(self) -> bool:
+        """Is it asked where a band's row ends?"""
+        sought = any(s.seeks_last or any(c.way == "collected" for c in s.lists)
+                     for s in self.sweeps)
+        return sought or "end" in uses_of(ln for ln in self.span if isinstance(ln, Line))
 
     @property
     def parity(self) -> bool:
@@ -256,5 +266,5 @@ def _early(launch: Launch, schedule: CudaSchedule, dialect: CudaDialect) -> list
 
 
 def _row_values(launch: Launch, dialect: CudaDialect) -> list[Line]:
-    return [load_line(p, place_in_row(p), dialect)
+    return [load_line(p, place_in_row(p), dialect, ROW.name)
             for p in launch.params if p.shape == "row" and not p.output]

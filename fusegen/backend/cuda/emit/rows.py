@@ -96,10 +96,10 @@ def list_stores(
         lines += [ln for ln in divisors if ln not in lines]
         param = kernel.param(s.param)
         value = dialect.store(text, s.value.kind, param.dtype)
-        place, at = place_in_row(param), frozenset([array_name(param), ROW.name])
+        place, at = place_in_row(param), [array_name(param), ROW.name, ENTRY.name]
         if s.param in owners.waiting:
-            place, at = f"{entries_of(param)}.at(here, entry)", frozenset([entries_of(param)])
-        lines.append(Line(f"{place} = {value};", dialect.uses(s.value) | at, note=s.note))
+            place, at = f"{entries_of(param)}.at(here, entry)", [entries_of(param), ENTRY.name]
+        lines.append(Line(f"{place} = {value};", dialect.uses(s.value).union(at), note=s.note))
     return grouped
 
 

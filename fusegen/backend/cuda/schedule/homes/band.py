@@ -49,12 +49,13 @@ class Band(Registers):
         return 0 if self.lacks > _FEW_LACK else threads * (vectors - self.lacks)
 
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
-        live = "live_vectors<Team, kVectors>(at, end)"
+        live, uses = "live_vectors<Team, kVectors>(at, end)", frozenset(["end"])
         if self.lacks <= _FEW_LACK:  # compilers that know make less of it
             last = [f" + (at + (kVectors - {n}) * Team::threads() < end)"
                     for n in range(self.lacks, 0, -1)]
             live = f"kVectors{f' - {self.lacks}' if last else ''}{''.join(last)}"
-        return "const column_t at = begin + rank;", f"const int live = {live};"
+            uses = uses if last else frozenset()
+        return "const column_t at = begin + rank;", Line(f"const int live = {live};", uses)
 
     def shared_bytes(self, sizes: Sizes) -> int:
         row = sum(pitch_of(self.columns, size) for size in sizes.elements)
