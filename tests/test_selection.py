@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 import simt
 from support import fake_cupy, fake_torch
+from support.cuda_cases import library_case
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule.select import candidates
@@ -50,6 +52,16 @@ def test_few_rows_are_priced_in_microseconds() -> None:
     assert "prices in µs" in lines[2]
     assert "launch and first load 3.7" in lines[3]
     assert "µs more" in lines[-1]
+
+
+@pytest.mark.parametrize("n_cols", [100, 1000, 129_024, 2_000_000])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_candidates_are_listed_at_once(n_cols: int, dtype: str) -> None:
+    """Whatever the length of a row: of networks of many keys there is no end."""
+    work = library_case("softmax_topk", 1, n_cols, dtype, k=5).work(n_rows=4000)
+    start = time.process_time()
+    assert candidates(work.program, work.problem, work.target)
+    assert time.process_time() - start < 1
 
 
 def test_what_is_not_known_is_said() -> None:

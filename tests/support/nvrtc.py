@@ -34,7 +34,7 @@ class Compiled:
     seconds: float
     reports: tuple[Report, ...]
     serialised: bool = False  # do products of a warpgroup wait for one another?
-    warnings: tuple[str, ...] = ()  # of what is declared and never used, among others
+    warnings: tuple[str, ...] = ()
 
     @property
     def quick(self) -> bool:
@@ -72,11 +72,15 @@ def valid_for(source: str, arch: str) -> Compiled:
 
 def check_names(source: str, arch: str) -> None:
     """Have the compiler read a text, templates that it uses included, and make no code of it: where
-    names and types alone matter. Raises AssertionError with the log, also of warnings."""
+    names and types alone matter. Raises AssertionError with the log."""
+    warnings_of(source, arch)
+
+
+def warnings_of(source: str, arch: str) -> tuple[str, ...]:
+    """Likewise: what it warns of, as of what is declared and never used."""
     from cupy.cuda import nvrtc
 
-    found = _compiled(source, arch, *(_READ if nvrtc.getVersion() >= (12, 9) else ()))
-    assert not found.warnings
+    return _compiled(source, arch, *(_READ if nvrtc.getVersion() >= (12, 9) else ())).warnings
 
 
 def within_budget(sources: Mapping[str, str], check: Callable[[str, str], None]) -> None:

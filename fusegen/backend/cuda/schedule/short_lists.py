@@ -39,6 +39,7 @@ from fusegen.ir.monoid import KBest
 _MOST_SORTED = 80  # entries of a list that every lane keeps
 _MOST_HELD = {1: 80, 2: 40}  # words of a key → items of a lane that sorts
 _MOST_BESIDE_STATE = 56  # the same, where statistics take them too
+_MOST_OF_MANY = 16  # and where many lists do
 _MOST_ROUNDED = 100  # items of a lane that rounds
 _LONGEST_ROUNDED = 32  # entries, which a network of whole keys may have to put in order
 _MOST_MADE = {1: 1400, 2: 700}  # and keys that its network makes
@@ -182,11 +183,9 @@ def _sorted(
         vectors += vectors % 2 if base.width == 1 else 0  # items are made into keys two at a time
         one = base.having(team=Lanes(lanes), vectors=vectors)
         words = max(1 if _paired(kernel, best, one) else 2 for kernel, best in lists)
-        held = one.items <= _most(lists, _MOST_HELD[words])
-        if held and least <= lanes < max(2, 2 * n_vectors):
-            made = sum(made_by_lane(best.k, one) for _, best in lists)
-            if made <= _MOST_MADE[words]:
-                yield one
+        own = least <= lanes < max(2, 2 * n_vectors)
+        if own and _sorts(lists, one, _MOST_HELD[words], _MOST_MADE[words]):
+            yield one
 
 
 def _rounded(
@@ -202,17 +201,22 @@ def _rounded(
     n_vectors = max(1, n_cols // base.width)
     for lanes in (1, 2, 4, 8):
         one = base.having(team=Lanes(lanes), vectors=-(-n_vectors // lanes))
-        made = sum(made_by_lane(best.k, one) for _, best in lists)
-        held = one.items <= _most(lists, _MOST_ROUNDED) and made <= _MOST_ROUNDED_MADE
-        if held and lanes < max(2, 2 * n_vectors):
+        own = lanes < max(2, 2 * n_vectors)
+        if own and _sorts(lists, one, _MOST_ROUNDED, _MOST_ROUNDED_MADE):
             yield one
 
 
-def _most(lists: list[tuple[Kernel, KBest]], alone: int) -> int:
-    """Items of a lane: fewer where statistics take them, too."""
+def _sorts(
+    lists: list[tuple[Kernel, KBest]], one: CudaSchedule, most_held: int, most_made: int
+) -> bool:
+    """Do lanes hold so few items, fewer where statistics or many lists take them, and make so few
+    keys for each list?"""
     states = any(len(s.monoid.components) > len(s.monoid.lists)
                  for kernel, _ in lists for s in kernel.sweeps)
-    return min(alone, _MOST_BESIDE_STATE) if states else alone
+    most = min(most_held, _MOST_BESIDE_STATE) if states else most_held
+    if one.items > (min(most, _MOST_OF_MANY) if len(lists) > _MOST_SIDE_BY_SIDE else most):
+        return False  # networks of very many are not even counted
+    return max(made_by_lane(best.k, one) for _, best in lists) <= most_made
 
 
 def made_by_lane(k: int, one: CudaSchedule) -> int:
