@@ -49,6 +49,7 @@ _LEAST_TOGETHER = 17  # entries of a list for which all lanes sort or count toge
 _LEAST_DEALT = 3  # a list takes a row's third at least: shorter ones are counted in less time
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
 _LEAST_MERGED, _MOST_MERGED = 8, 32  # items of a lane, words of their keys, where all sort together
+_LONG_ROUNDS = 32  # items of a lane whose rounds, one behind the other, compilers take seconds for
 _MOST_PICKED = 40  # items of a lane that picks
 _MOST_PICKED_KEYS = 16  # of which it sorts so many
 _MOST_PARTS, _PARTS = 8, (8, 3)  # of what a lane holds; eight for three entries of a list
@@ -72,6 +73,11 @@ class ShortPlan:
     together: int  # vectors that share one
     collects_keys: bool  # are those so many that keys are made of all items?
     column_bits: int  # of a rounded key
+
+    @property
+    def in_loops(self) -> bool:
+        """Do rounds in which all lanes sort together share their code?"""
+        return self.group >= _LONG_ROUNDS
 
     @property
     def as_keys(self) -> str:
@@ -122,6 +128,11 @@ def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
     columns = schedule.team_items * schedule.blocks
     fits = schedule.items % 2 == 0 and columns <= _NARROW_COLUMNS and not schedule.split
     return loaded.name if loaded is not None and narrow and fits else ""
+
+
+def _words(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> int:
+    """Registers of a key."""
+    return 1 if _paired(kernel, best, schedule) else 2
 
 
 def short_list_schedules(
@@ -182,7 +193,7 @@ def _sorted(
         vectors = -(-n_vectors // lanes)
         vectors += vectors % 2 if base.width == 1 else 0  # items are made into keys two at a time
         one = base.having(team=Lanes(lanes), vectors=vectors)
-        words = max(1 if _paired(kernel, best, one) else 2 for kernel, best in lists)
+        words = max(_words(kernel, best, one) for kernel, best in lists)
         own = least <= lanes < max(2, 2 * n_vectors)
         if own and _sorts(lists, one, _MOST_HELD[words], _MOST_MADE[words]):
             yield one
@@ -237,7 +248,7 @@ def _merged(
     for lanes in (2, 4, 8, 16):
         vectors = -(-max(1, n_cols // base.width) // lanes)
         one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
-        words = max(1 if _paired(kernel, best, one) else 2 for kernel, best in lists)
+        words = max(_words(kernel, best, one) for kernel, best in lists)
         group = 1 << (one.items - 1).bit_length()
         if _LEAST_MERGED <= group <= _MOST_MERGED // words:
             yield from _beside(one, _KEY_BYTES * (entries + entries // _LEAST_MERGED))
@@ -267,7 +278,7 @@ def _picked(
     for lanes in (4, 8, 16):
         vectors = -(-max(1, n_cols // base.width) // lanes)
         one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
-        each = [(picked_by_lane(best.k, one), 1 if _paired(kernel, best, one) else 2)
+        each = [(picked_by_lane(best.k, one), _words(kernel, best, one))
                 for kernel, best in lists]
         if one.items <= _MOST_PICKED and all(mine <= _MOST_PICKED_KEYS for mine, _ in each):
             row = sum((mine + 1) * lanes * 4 * words + one.team_items // 8 + 4

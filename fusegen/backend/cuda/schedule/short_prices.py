@@ -211,7 +211,8 @@ def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLi
     rounds = (lanes.bit_length() - 1) * (merge + k * shuffle)
     cost = rounds
     if plan.pruned:
-        cost += schedule.vectors * (width + key) + exchange * _sorting(schedule.vectors) + rounds
+        peaks = made_to_sort(schedule.vectors, schedule.vectors) * exchange / 2
+        cost += schedule.vectors * (width + key) + peaks + rounds
         visited = -(-k // lanes)
         vector = short.again + width * key + made_to_sort(width, min(k, width)) * exchange / 2
         cost += visited * vector + (visited - 1) * merge
@@ -258,7 +259,8 @@ def _network(mine: int, lanes: int, costs: tuple[float, float, float]) -> float:
     """So many keys of every lane, in order."""
     exchange, _, shuffle = costs
     rounds = lanes.bit_length() - 1
-    network = exchange * (_sorting(mine) + rounds * mine * (mine.bit_length() - 1) / 2)
+    merges = rounds * mine * (mine.bit_length() - 1) / 2
+    network = exchange * (made_to_sort(mine, mine) / 2 + merges)
     return network + rounds * (rounds + 1) / 2 * mine * (shuffle + exchange / 2)
 
 
@@ -270,9 +272,3 @@ def _of_keys(plan: ShortPlan, short: ShortLists) -> tuple[float, float, float]:
 def _of_words(short: ShortLists) -> tuple[float, float, float]:
     """The same where a key has 32 bits."""
     return short.pair_exchange, short.pair_key, short.pair_shuffle
-
-
-def _sorting(n: int) -> float:
-    """Exchanges of Batcher's network."""
-    p = (n - 1).bit_length()
-    return (p * p - p + 4) * 2 ** (p - 2) - 1 if n > 1 else 0

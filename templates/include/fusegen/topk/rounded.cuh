@@ -50,6 +50,7 @@ __device__ __forceinline__ void take_rounded(
 {
     typedef RoundedKeys<kBits> Rounded;
     constexpr int kSeen = kK < kTeam * kItems ? kK + 1 : kK;  // one behind the list
+    const auto word_of = [&](int column) { return Keys::order_of(key_of(column)); };
     unsigned keys[kItems], top[kSeen];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) keys[i] = Rounded::key(words[i], column_of(i));
@@ -60,19 +61,19 @@ __device__ __forceinline__ void take_rounded(
         take_of_lanes<kTeam>(top);
         const bool shared = kSeen > kK && top[kSeen - 1] > 0 && Rounded::same(top[kK - 1], top[kSeen - 1]);
         if (again || !__any_sync(0xffffffffu, shared)) break;
-        const unsigned bar = Keys::order_of(key_of(Rounded::column(top[kK - 1])));
+        const unsigned bar = word_of(Rounded::column(top[kK - 1]));
         bool open = false;
 #pragma unroll 4
         for (int i = 0; i < kItems; ++i) {
             if (i >= live) continue;
-            const unsigned word = Keys::order_of(key_of(column_of(i)));
+            const unsigned word = word_of(column_of(i));
             open |= word != bar && Rounded::same(word, bar);
         }
         if (!__any_sync(0xffffffffu, open)) break;
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
             keys[i] = 0;
-            if (i < live) keys[i] = Rounded::key_at(bar, Keys::order_of(key_of(column_of(i))), column_of(i));
+            if (i < live) keys[i] = Rounded::key_at(bar, word_of(column_of(i)), column_of(i));
         }
     }
 #pragma unroll
