@@ -1,4 +1,4 @@
-"""Top-K lists of rows that a block or a warp collects, or lanes pick, executed on the CPU."""
+"""Top-K lists of rows that a block or a warp collects, executed on the CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from fusegen.backend.cuda.schedule.collected import few_lanes, parts_of, room_of
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Once, Registers
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes
-from fusegen.backend.cuda.schedule.short_lists import picked_few
 from fusegen.ir.dtypes import dtype_of
 
 
@@ -46,42 +45,6 @@ def test_hard_rows_are_collected(n: int, k: int, dtype: str, shift: int) -> None
     found = of_ways(short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift), "collected")
     assert found
     for seed, schedule in enumerate(found[-2:]):
-        check(x, k, seed=seed, shift=shift, schedule=schedule)
-
-
-@emulated
-@pytest.mark.parametrize(("n", "k", "dtype", "shift"), [
-    (141, 37, "float16", 1), (108, 17, "float32", 0), (48, 48, "bfloat16", 0),
-    (275, 60, "bfloat16", 3),
-])
-def test_hard_rows_are_picked(n: int, k: int, dtype: str, shift: int) -> None:
-    """Also where those that tie with the last are more than lanes sort: the first columns count."""
-    x = every(ROWS, dtype, n)
-    found = of_ways(short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift), "picked")
-    assert found
-    for seed, schedule in enumerate(found):
-        check(x, k, seed=seed, shift=shift, schedule=schedule)
-
-
-@emulated
-@pytest.mark.parametrize(("n", "k", "dtype", "shift"), [
-    (275, 12, "bfloat16", 3), (341, 24, "float16", 1), (174, 12, "float32", 0),
-    (300, 1, "float32", 2), (512, 10, "float16", 0), (137, 7, "float32", 1),
-    (90, 5, "bfloat16", 1),  # some lanes have fewer items
-])
-def test_hard_rows_are_picked_by_the_greatest_of_parts(
-    n: int, k: int, dtype: str, shift: int
-) -> None:
-    """Also where one lane has all of the best, so that more reach the bar than lanes sort."""
-    x = every(ROWS, dtype, n)
-    lopsided = np.random.default_rng(n).standard_normal((2, n))
-    lopsided[0, ::16] += 50
-    lopsided[1, 3::8] += 50
-    x = np.concatenate([x, lopsided.astype(x.dtype)])
-    found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), shift)
-    few = {(s.lanes, s.home.kind): s for s in found if s.lists == "picked" and picked_few(k, s)}
-    assert few
-    for seed, schedule in enumerate(few.values()):
         check(x, k, seed=seed, shift=shift, schedule=schedule)
 
 
@@ -141,7 +104,7 @@ def test_hard_rows_are_collected_in_clusters(
 def test_whole_numbers(dtype: str) -> None:
     x = every(TIES, dtype, 300)
     found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": 50}))
-    for schedule in of_ways(found, "collected", "picked"):
+    for schedule in of_ways(found, "collected"):
         check(x, 50, schedule=schedule)
 
 
@@ -152,7 +115,7 @@ def test_lists_of_rows_in_bands(n: int, k: int, dtype: str) -> None:
     x = np.concatenate([np.asarray(every(ROWS, dtype, n, seed)) for seed in range(6)])
     found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}), 1)
     banded = [s for s in found if s.home.band_rows]
-    assert {s.lists for s in banded} >= ({"sorted"} if k <= 16 else {"merged", "picked", "sorted"})
+    assert {s.lists for s in banded} >= {"sorted", "collected"}
     for schedule in {s.lists: s for s in banded}.values():
         home = replace(schedule.home, rows=2 * schedule.rows_per_block)
         check(x, k, shift=1, schedule=schedule.having(home=home))

@@ -367,7 +367,7 @@ WORKS: dict[str, Callable[[], Work]] = {
         n_rows=100_000, aligned=False, in_phase=False),
     "cluster": lambda: library_case("softmax_topk", 1, 129_024).work(n_rows=10),
     "grid": lambda: library_case("entropy", 1, 1_000_003).work(n_rows=4, aligned=False),
-    "dealt": lambda: library_case("topk", 1, 256, k=40).work(n_rows=65_536),
+    "lists": lambda: library_case("topk", 1, 256, k=40).work(n_rows=65_536),
     "merge": lambda: neighbours_of_states.work(role="merge", target="sm_90"),
     "strips": lambda: _strips(library_case("layer_norm", 1, 4096)),
     "fma": lambda: _of_vectors("float32", 16, 70, 300),

@@ -192,10 +192,10 @@ extern "C" __global__ void sort_keys(unsigned long long* keys)
 extern "C" __global__ void best_of_lanes(const unsigned long long* keys, unsigned long long* found)
 {
     const int rank = threadIdx.x;
-    unsigned long long mine[32], best[16], own[2];
+    unsigned long long mine[32], own[2];
     for (int i = 0; i < 32; ++i) mine[i] = keys[i * 8 + rank];
-    take_best(best, mine);
-    own_entries<8>(own, best, rank);
+    best_of_team<8, 16, 16>(own, mine, rank, Nothing{});
+    give_out<8>(own, rank);
     for (int i = 0; i < 2; ++i) found[i * 8 + rank] = own[i];
 }
 extern "C" __global__ void kth(

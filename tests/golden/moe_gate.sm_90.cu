@@ -96,8 +96,7 @@ moe_gate_kernel(
     const int rank = threadIdx.x % Team::threads();  // of this thread in its team
     const int team = threadIdx.x / Team::threads();  // of this block
     const TopKeys top_keys{};
-    TopKeys::Key top_best[8] = {};
-    TopKeys::Key top_own[(8 + Team::kThreads - 1) / Team::kThreads];  // this lane's entries
+    TopKeys::Key top_own[2];  // this lane's entries
     // Lanes without a row of their own go along with the last one and write nothing.
     const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
@@ -113,7 +112,9 @@ moe_gate_kernel(
     Items<__nv_bfloat16, kItems> x_items;
     load_items(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
-    // Each lane's 8 best for top.
+    // The 7 best of each lane for top, or what of them the list has.
+    const auto top_key = [&](column_t column) { return TopKeys::key(x_row[column], column); };
+    const auto top_again = [&](int item) { return item / kWidth < live ? top_key(column_of(item)) : 0; };
     {
         TopKeys::Key found[kItems];
 #pragma unroll
@@ -123,9 +124,9 @@ moe_gate_kernel(
             if (item / kWidth >= live) found[item] = 0;
             if ((item + 1) / kWidth >= live) found[item + 1] = 0;
         }
-        take_best(top_best, found);
+        best_of_team<Team::kThreads, 8, 7>(top_own, found, rank, top_again);
     }
-    own_entries<Team::kThreads>(top_own, top_best, rank);
+    give_out<Team::kThreads>(top_own, rank);
     const State state = lanes_reduce<Team::kThreads>(folded1);
     const float m = state.m;  // texts.py  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))

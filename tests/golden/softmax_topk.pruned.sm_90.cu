@@ -6,14 +6,14 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 8 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
-// Tree       chunks of 32, merged thread → warp
-// Schedule   row per 16 lanes in registers, 4 × 8 elements per thread and chunk, aligned loads, lists picked
-// Launch     softmax_topk_kernel<<<⌈n_rows / 8⌉, 128>>>
+// Tree       chunks of 64, merged thread → warp
+// Schedule   row per 8 lanes in registers, 8 × 8 elements per thread and chunk, aligned loads, lists sorted
+// Launch     softmax_topk_kernel<<<⌈n_rows / 16⌉, 128>>>
 // Assumes    8 divides n_cols
 //            rows of x begin on 16 bytes
 //            8 ≤ n_cols
 //            n_cols ≤ 2^30
-//            n_cols ≤ 16 · 32
+//            n_cols ≤ 8 · 64
 // Bytes      reads each element once, writes 80 bytes a row
 
 #include <cuda_bf16.h>
@@ -27,16 +27,15 @@
 #include <fusegen/pairs/bfloat16.cuh>
 #include <fusegen/pairs/items.cuh>
 #include <fusegen/topk/pair_keys.cuh>
-#include <fusegen/topk/each_pair.cuh>
-#include <fusegen/topk/picked.cuh>
+#include <fusegen/topk/sorted.cuh>
 #include <fusegen/meet/lanes.cuh>
 
 using namespace fusegen;
 
-using Team = Lanes<16>;  // lanes of a warp, which own a row
-constexpr int kRowsPerBlock = 8;
+using Team = Lanes<8>;  // lanes of a warp, which own a row
+constexpr int kRowsPerBlock = 16;
 constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 4, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
+constexpr int kVectors = 8, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -72,7 +71,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 // Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, const Items<__nv_bfloat16, kCount>& x_items, int live)
+    State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
 {
     State chunk = State::identity();
     chunk.m = greatest_item(x_items, live);
@@ -81,6 +80,7 @@ __device__ __forceinline__ void sweep1_fold(
     // Move the sums to the new m, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
+    x_items.repack();
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items.widened(i);
         const float x_minus_m = x - m_anchor;
@@ -97,8 +97,7 @@ softmax_topk_kernel(
     const int rank = threadIdx.x % Team::threads();  // of this thread in its team
     const int team = threadIdx.x / Team::threads();  // of this block
     const TopKeys top_keys{};
-    __shared__ Picked<TopKeys, Team::kThreads, 8, 2, Team::kThreads * kItems> top_picked[kRowsPerBlock];
-    const WithGaps<TopKeys::Key, 2> top_best{top_picked[team].slots};
+    TopKeys::Key top_own[1];  // this lane's entry
     // Lanes without a row of their own go along with the last one and write nothing.
     const long long mine = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
     const long long row = mine < n_rows ? mine : n_rows - 1;
@@ -110,20 +109,34 @@ softmax_topk_kernel(
 
     // 1. Fold the row.
     State folded1 = State::identity();
-    const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<__nv_bfloat16, kItems> x_items;
     load_items(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
-    const auto top_key = [&](column_t column) { return TopKeys::key(x_row[column], column); };
-    const PairPeaks<TopKeys, __nv_bfloat16, kItems, Layout, 8> top_peaks(x_items, live);
-    EachPair<TopKeys, __nv_bfloat16, kItems, Layout, false, decltype(column_of)> top_each(x_items, live, column_of);
-    pick_best(top_picked[team], live, rank, top_peaks, top_each, top_key);
+    // The best 8 for top lie in the 8 vectors with the best peaks: only these are sorted.
+    const auto top_peak_of = [&](int vector) {
+        unsigned peak = x_items.word[vector * kWidth / 2];
+#pragma unroll
+        for (int item = 2; item < kWidth; item += 2) peak = top_keys.greater(peak, x_items.word[(vector * kWidth + item) / 2]);
+        return top_keys.peak(peak, at + vector * Team::kThreads);
+    };
+    const auto top_vector_at = [&](TopKeys::Key (&found)[kWidth], column_t at) {
+        const auto column_of = [&](int i) { return at * kWidth + i; };
+        Items<__nv_bfloat16, kWidth> x_items;
+        load_items(x_items, x_row, at, 1);
+#pragma unroll
+        for (int item = 0; item < kWidth; item += 2) {
+            top_keys.keys(x_items.word[item / 2], column_of(item), found[item], found[item + 1]);
+        }
+    };
+    best_of_peaks<Team::kThreads, kVectors, kWidth, TopKeys, 8, false>(top_own, live, rank, 0, top_peak_of, top_vector_at);
+    give_out<Team::kThreads>(top_own, rank);
     const State state = lanes_reduce<Team::kThreads>(folded1);
     if (mine < n_rows) {
         const float m = state.m;  // texts.py  m = fg.max(x)
         const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-        if (const int entry = rank; entry < 8) {
-            const auto top_entry = top_best[entry];
+        {
+            const int entry = rank;
+            const auto top_entry = top_own[0];
             const auto top_value = top_keys.value(top_entry);
             const column_t top_column = top_keys.column(top_entry);
             const NearDivisor sum_exp_divisor(sum_exp);

@@ -50,7 +50,7 @@ class Owners:
 def own_entries(top: str, k: int, owners: Owners, lines: Iterable[Line]) -> list[Line]:
     """`lines` for the entries that are this thread's; `entry` is the number of one."""
     registers, once = owners.lists in IN_REGISTERS, owners.one_each(k)
-    key = owners.key(top) if not registers else f"{top}_own" if once else f"{top}_own[own]"
+    key = owners.key(top) if not registers else f"{top}_own[{0 if once else 'own'}]"
     lines = [*lines]
     asked = not registers or ENTRY.name in uses_of(lines)
     if once and k == owners.team:

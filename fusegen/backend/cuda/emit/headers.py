@@ -115,7 +115,7 @@ def _of_streamed(top: ListView, schedule: CudaSchedule) -> list[str]:
 
 def _of_lanes(top: ListView, schedule: CudaSchedule) -> list[str]:
     assert top.short is not None
-    if top.way in ("collected", "picked"):
+    if top.way == "collected":
         kind = "pair" if top.short.items else "item"
         keys = "pair_keys" if top.short.items else "lane_keys"
         team = "_slices" if schedule.split else "_cluster" if schedule.clustered else ""

@@ -39,7 +39,7 @@ def short_list(
     """The list's part of a sweep; `lines` bring a candidate's value at `column`,
     and a key is `made` of an order and a column."""
     plan = short_plan(kernel, best, schedule)
-    paired = schedule.lists in ("sorted", "merged", "collected", "picked") and bool(plan.pair)
+    paired = schedule.lists in ("sorted", "collected") and bool(plan.pair)
     loaded = best.lift.name if isinstance(best.lift, Var) else ""
     if not paired and plan.pruned:
         dialect.use("greater_of")

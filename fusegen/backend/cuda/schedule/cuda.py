@@ -42,10 +42,9 @@ LoadMode = Literal["aligned", "peeled", "shifted", "scalar"]
 same offset from a boundary.  shifted: not all at the same; one array's boundaries count, others are
 read as the aligned vectors around what is wanted, and shifted.  scalar: one element per access."""
 
-Lists = Literal["streamed", "sorted", "rounded", "merged", "dealt", "picked", "collected"]
+Lists = Literal["streamed", "sorted", "rounded", "collected"]
 """How a team keeps the K best: as candidates while a row goes by; of a row that lanes hold, sorted
-by networks, each its own best (sorted, rounded) or all together (merged), picked by a bar that K
-elements reach, or dealt to bins; of a row that threads hold, what reaches a bar is collected."""
+by networks (sorted, rounded); of a row that threads hold, what reaches a bar is collected."""
 
 IN_REGISTERS: tuple[Lists, ...] = ("sorted", "rounded")  # whose entries lanes have
 

@@ -106,8 +106,7 @@ class Menu:
     @lazy
     def calls(self) -> bool:
         """Does the text call functions?"""
-        ops = {e.op for e in expressions_in(self.program) if isinstance(e, Call)}
-        return not ops.isdisjoint(_FUNCTIONS)
+        return any(isinstance(e, Call) and e.op in _FUNCTIONS for e in expressions_in(self.program))
 
     @property
     def _folds(self) -> bool:
@@ -121,7 +120,8 @@ class Menu:
 
     def price(self, one: CudaSchedule) -> Price:
         if one.lists != "streamed":
-            return price_of_short_lists(self.program, one, self._work_of(one), self.figures)
+            work = self._work_of(one)
+            return price_of_short_lists(self.program, one, work, self.short, self.figures)
         if one.home.notes:
             return price_of_noted(one, self.work, self.program, self.n_cols, self.figures)
         if self.lists:

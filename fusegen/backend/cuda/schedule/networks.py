@@ -21,6 +21,15 @@ def made_to_merge(count: int) -> int:
     return network.used(network.merged(one, other, count))
 
 
+def made_to_straighten(count: int) -> int:
+    """Keys that so many which fall and then rise are made of, in order."""
+    if count < 2:
+        return 0
+    half = 1 << (count - 1).bit_length() - 1
+    rest = count - half
+    return 2 * rest + made_to_straighten(rest) + made_to_straighten(half)
+
+
 class _Network:
     """Batcher's odd-even merges; a key is a number, what it is made of is in `parents`."""
 

@@ -1,10 +1,8 @@
 """Lists of short rows, which lanes of a warp own.
 
-sorted: every lane sorts what it holds by a network and keeps its best; lanes merge by shuffles.
+sorted: every lane sorts what it holds by a network; lists of ever more lanes merge by shuffles.
 rounded: the same by keys of half as many bits, and by whole ones what these leave open.
-merged: one network of all lanes sorts the whole row.  Nothing depends on the data in these.
-dealt: elements are dealt to bins in shared memory, about one a bin, and counted there: for lists
-that are much of a row.  picked, collected: what reaches a bar that K elements reach, sorted.
+collected: what reaches a bar that K elements reach, sorted.
 Rows that begin or end inside a vector may be read element by element, a team's lanes side by side.
 """
 
@@ -29,34 +27,23 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Registers
 from fusegen.backend.cuda.schedule.lanes import by_elements
 from fusegen.backend.cuda.schedule.levels import Lanes
-from fusegen.backend.cuda.schedule.networks import made_to_merge, made_to_sort
-from fusegen.backend.cuda.schedule.topk import STATIC_SHARED_BYTES, key_plan, loaded_type
-from fusegen.backend.target import WARP
+from fusegen.backend.cuda.schedule.networks import made_to_sort
+from fusegen.backend.cuda.schedule.team_lists import Merging, kept_by_lane, merging
+from fusegen.backend.cuda.schedule.topk import key_plan, loaded_type
 from fusegen.ir.dtypes import FLOAT32
 from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest
 
-_MOST_SORTED = 80  # entries of a list that every lane keeps
-_MOST_HELD = {1: 80, 2: 40}  # words of a key → items of a lane that sorts
-_MOST_BESIDE_STATE = 56  # the same, where statistics take them too
+_MOST_SORTED = 256  # entries of a list that lanes sort
+_MOST_HELD = {1: 100, 2: 48}  # words of a key → items of a lane that sorts
+_MOST_BESIDE_STATE = 64  # the same, where statistics take them too
 _MOST_OF_MANY = 16  # and where many lists do
 _MOST_ROUNDED = 100  # items of a lane that rounds
-_LONGEST_ROUNDED = 32  # entries, which a network of whole keys may have to put in order
-_MOST_MADE = {1: 1400, 2: 700}  # and keys that its network makes
-_MOST_ROUNDED_MADE = 900  # of rounded ones: of more, code is so long that warps wait for it
-_MOST_DEALT = 10  # and of one that deals: of more, what is collected takes less time
-_LEAST_TOGETHER = 17  # entries of a list for which all lanes sort or count together
-_LEAST_DEALT = 3  # a list takes a row's third at least: shorter ones are counted in less time
+_LONGEST_ROUNDED = 96  # entries, which a network of whole keys may have to put in order
+_MOST_MADE = {1: 1800, 2: 900}  # and keys that its network makes
+_MOST_ROUNDED_MADE = 1300  # of rounded ones: of more, code is so long that warps wait for it
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
-_LEAST_MERGED, _MOST_MERGED = 8, 32  # items of a lane, words of their keys, where all sort together
-_LONG_ROUNDS = 32  # items of a lane whose rounds, one behind the other, compilers take seconds for
-_MOST_PICKED = 40  # items of a lane that picks
-_MOST_PICKED_KEYS = 16  # of which it sorts so many
-_MOST_PARTS, _PARTS = 8, (8, 3)  # of what a lane holds; eight for three entries of a list
 _MOST_SIDE_BY_SIDE = 2  # lists that are picked: compilers take a second for the code of each
-_MOST_APART = 24  # items of a lane that picks so, and reads them one by one
-_BESIDE = 24  # entries of a list that is dealt, for which there is room more
-_KEY_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +52,14 @@ class ShortPlan:
 
     pair: str  # 16-bit type whose candidates are made two at a time, in 32 bits; ""
     pruned: bool  # are the best vectors found first?
-    group: int  # a power of two: items of a lane, where all lanes sort together
     room: int  # items that may become candidates where they are collected
-    mine: int  # a power of two: candidates of a lane where they are picked
-    bin_bits: int  # of the bins that a row is dealt to, or what is collected
+    bin_bits: int  # of the bins that what is collected is dealt to
     parts: int  # of a vector, whose peaks set a bar where candidates are collected
     together: int  # vectors that share one
     collects_keys: bool  # are those so many that keys are made of all items?
     column_bits: int  # of a rounded key
-
-    @property
-    def in_loops(self) -> bool:
-        """Do rounds in which all lanes sort together share their code?"""
-        return self.group >= _LONG_ROUNDS
+    kept: int  # items of a lane that sorts, at first
+    sorts_again: bool  # may it have more of the list?
 
     @property
     def as_keys(self) -> str:
@@ -94,32 +76,23 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
     """How lanes keep this list."""
     vectors = schedule.lanes * schedule.vectors
     sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1 and schedule.width > 1
+    sought, kept = entries_sought(best.k, schedule), kept_of(best.k, schedule)
     plan = ShortPlan(
         pair=_paired(kernel, best, schedule),
         pruned=sorts and vectors >= 4 * best.k and schedule.vectors <= best.k,
-        group=1 << (schedule.items - 1).bit_length(),
-        room=0, mine=0, bin_bits=_bin_bits(schedule),
+        room=0, bin_bits=0,
         parts=1, together=1, collects_keys=False,
         column_bits=max(1, (schedule.team_items - 1).bit_length()),
+        kept=kept, sorts_again=kept < min(sought, candidates_of(schedule)),
     )
-    match schedule.lists:
-        case "collected":
-            pairs = bool(plan.pair)
-            return replace(plan, room=room_of(best.k, schedule),
-                           parts=parts_of(best.k, schedule, pairs=pairs),
-                           together=together_of(best.k, schedule, pairs=pairs),
-                           bin_bits=bin_bits_of(best.k, schedule),
-                           collects_keys=makes_keys(best.k, schedule))
-        case "picked":
-            return replace(plan, mine=picked_by_lane(best.k, schedule), parts=schedule.width,
-                           collects_keys=not picked_few(best.k, schedule))
-        case _:
-            return plan
-
-
-def _bin_bits(schedule: CudaSchedule) -> int:
-    """About as many bins as a row has elements."""
-    return max(5, (schedule.team_items - 1).bit_length())
+    if schedule.lists != "collected":
+        return plan
+    pairs = bool(plan.pair)
+    return replace(plan, room=room_of(best.k, schedule),
+                   parts=parts_of(best.k, schedule, pairs=pairs),
+                   together=together_of(best.k, schedule, pairs=pairs),
+                   bin_bits=bin_bits_of(best.k, schedule),
+                   collects_keys=makes_keys(best.k, schedule))
 
 
 def _paired(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> str:
@@ -174,13 +147,6 @@ def _of_lanes(
     if largest <= _MOST_SORTED:
         yield from _sorted(replace(one, lists="sorted"), lists, n_cols)
         yield from _rounded(replace(one, lists="rounded"), lists, n_cols)
-    vectors = -(-max(1, n_cols // one.width) // WARP)
-    items = vectors * one.width
-    if largest >= _LEAST_TOGETHER and not one.has_edges:
-        if items <= _MOST_DEALT and _LEAST_DEALT * largest >= n_cols:
-            yield from _dealt(one.having(vectors=vectors, lists="dealt"), [c.k for _, c in lists])
-        yield from _merged(replace(one, lists="merged"), lists, n_cols)
-    yield from _picked(replace(one, lists="picked"), lists, n_cols)
 
 
 def _sorted(
@@ -210,7 +176,7 @@ def _rounded(
     ):
         return
     n_vectors = max(1, n_cols // base.width)
-    for lanes in (1, 2, 4, 8):
+    for lanes in (1, 2, 4, 8, 16):
         one = base.having(team=Lanes(lanes), vectors=-(-n_vectors // lanes))
         own = lanes < max(2, 2 * n_vectors)
         if own and _sorts(lists, one, _MOST_ROUNDED, _MOST_ROUNDED_MADE):
@@ -230,65 +196,31 @@ def _sorts(
     return max(made_by_lane(best.k, one) for _, best in lists) <= most_made
 
 
+def candidates_of(one: CudaSchedule) -> int:
+    """Items that a lane sorts: those of its vectors, and one of the edges."""
+    return one.items + one.has_edges
+
+
+def entries_sought(k: int, one: CudaSchedule) -> int:
+    """A list's, and of one by rounded keys that behind it, which may have the last one's key."""
+    return min(k + 1, one.team_items) if one.lists == "rounded" else k
+
+
+def kept_of(k: int, one: CudaSchedule) -> int:
+    """Items that a lane sorts at first: all that may be in a list where a lane may have one of the
+    edges, which is not looked up again."""
+    sought = entries_sought(k, one)
+    if one.has_edges:
+        return min(sought, candidates_of(one))
+    return kept_by_lane(sought, one.items, one.lanes)
+
+
+def merging_of(k: int, one: CudaSchedule) -> Merging:
+    """What it takes to merge the lists of a row's lanes."""
+    return merging(entries_sought(k, one), kept_of(k, one), one.lanes)
+
+
 def made_by_lane(k: int, one: CudaSchedule) -> int:
     """Keys that a lane's networks make: of its items, and of other lanes' lists."""
-    rounds = one.lanes.bit_length() - 1
-    return made_to_sort(one.items, min(k, one.items)) + rounds * made_to_merge(k)
-
-
-def _dealt(one: CudaSchedule, lists: list[int]) -> Iterator[CudaSchedule]:
-    row = sum((4 << _bin_bits(one)) + 64 + 2 * _KEY_BYTES * (k + _BESIDE) for k in lists)
-    return _beside(one, row)
-
-
-def _merged(
-    base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
-) -> Iterator[CudaSchedule]:
-    entries = sum(best.k for _, best in lists)
-    for lanes in (2, 4, 8, 16):
-        vectors = -(-max(1, n_cols // base.width) // lanes)
-        one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
-        words = max(_words(kernel, best, one) for kernel, best in lists)
-        group = 1 << (one.items - 1).bit_length()
-        if _LEAST_MERGED <= group <= _MOST_MERGED // words:
-            yield from _beside(one, _KEY_BYTES * (entries + entries // _LEAST_MERGED))
-
-
-def picked_by_lane(k: int, one: CudaSchedule) -> int:
-    """A power of two: keys of a lane, as many as parts, or room for an eighth more than the list
-    has."""
-    counted = 1 << (-(-(k + max(2, k // 8)) // one.lanes) - 1).bit_length()
-    return picked_few(k, one) or counted
-
-
-def picked_few(k: int, one: CudaSchedule) -> int:
-    """A power of two: parts of what a lane holds, the k-th among the greatest of which is a bar
-    that few reach; 0: they are too many to be put in order, or a lane has too few items."""
-    each, entries = _PARTS
-    parts = 1 << (-(-each * k // (entries * one.lanes)) - 1).bit_length()
-    fits = 2 * parts <= one.items and (one.width > 1 or one.items <= _MOST_APART)
-    return parts if parts <= _MOST_PARTS and fits else 0
-
-
-def _picked(
-    base: CudaSchedule, lists: list[tuple[Kernel, KBest]], n_cols: int
-) -> Iterator[CudaSchedule]:
-    if base.has_edges or len(lists) > _MOST_SIDE_BY_SIDE:
-        return
-    for lanes in (4, 8, 16):
-        vectors = -(-max(1, n_cols // base.width) // lanes)
-        one = base.having(team=Lanes(lanes), vectors=vectors + vectors % 2 * (base.width == 1))
-        each = [(picked_by_lane(best.k, one), _words(kernel, best, one))
-                for kernel, best in lists]
-        if one.items <= _MOST_PICKED and all(mine <= _MOST_PICKED_KEYS for mine, _ in each):
-            row = sum((mine + 1) * lanes * 4 * words + one.team_items // 8 + 4
-                      for mine, words in each)
-            yield from _beside(one, row)
-
-
-def _beside(one: CudaSchedule, row_bytes: int) -> Iterator[CudaSchedule]:
-    """With as many rows in a block as there is shared memory for: two at least."""
-    for threads in (128, 64, 32):
-        if one.lanes < threads <= STATIC_SHARED_BYTES // row_bytes * one.lanes:
-            yield one.having(threads=threads)
-            return
+    merged = merging_of(k, one)
+    return made_to_sort(candidates_of(one), kept_of(k, one)) + merged.made + merged.settled

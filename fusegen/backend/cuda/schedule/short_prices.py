@@ -8,10 +8,18 @@ from fusegen.backend.cuda.schedule.band_entries import waiting_lists
 from fusegen.backend.cuda.schedule.collected import by_lanes, few_keys
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortLists
-from fusegen.backend.cuda.schedule.networks import made_to_merge, made_to_sort
+from fusegen.backend.cuda.schedule.networks import made_to_sort
 from fusegen.backend.cuda.schedule.occupancy import slots
 from fusegen.backend.cuda.schedule.price import price_of
-from fusegen.backend.cuda.schedule.short_lists import ShortPlan, short_plan
+from fusegen.backend.cuda.schedule.short_lists import (
+    ShortPlan,
+    candidates_of,
+    kept_of,
+    merging_of,
+    short_plan,
+)
+from fusegen.backend.cuda.schedule.short_row_prices import Short, waves_of_row
+from fusegen.backend.cuda.schedule.team_lists import Merging, merging
 from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Kernel, Program
@@ -28,9 +36,11 @@ _SHARP = 2  # how little what takes less adds to what takes most
 
 
 def price_of_short_lists(
-    program: Program, one: CudaSchedule, work: Work, figures: Figures = FIGURES
+    program: Program, one: CudaSchedule, work: Work, rows: Short | None,
+    figures: Figures = FIGURES,
 ) -> Price:
-    """Price of a schedule: instructions of a warp beside bytes, by rough count."""
+    """Price of a schedule: instructions of a warp beside bytes, by rough count. rows None: long
+    ones, which do not come in bands."""
     short = figures.short_lists
     lists = [(k, c) for k in program.kernels for s in k.sweeps for c in s.monoid.lists]
     if one.clustered:
@@ -38,6 +48,7 @@ def price_of_short_lists(
     price = price_of(one, work, figures)
     cost = sum(_cost(kernel, best, one, short) for kernel, best in lists)
     cost += _reading(program, one, short)
+    cost += short.wave * waves_of_row(one, rows) if rows else 0.0
     lines = short.line * sum(_lines(kernel, best, one, work) for kernel, best in lists)
     if one.home.band_rows:
         cost += sum(_entry(kernel, one, short) * best.k for kernel, best in lists)
@@ -164,16 +175,7 @@ def _cost(kernel: Kernel, best: KBest, schedule: CudaSchedule, short: ShortLists
         return _sorted_cost(schedule, plan, best.k, short)
     if schedule.lists == "rounded":
         return _rounded_cost(schedule, best.k, short)
-    if schedule.lists == "collected":
-        return _collected_cost(schedule, plan, best.k, short)
-    if schedule.lists == "picked":
-        return _picked_cost(schedule, plan, best.k, short)
-    if schedule.lists == "dealt":
-        entries = -(-best.k // WARP)
-        bins = (1 << plan.bin_bits) // WARP
-        return (short.dealt + short.dealt_bin * bins + short.dealt_item * schedule.items
-                + short.dealt_entry * entries)
-    return _merged_cost(schedule, plan, best.k, short)
+    return _collected_cost(schedule, plan, best.k, short)
 
 
 def _collected_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
@@ -204,64 +206,42 @@ def _collected_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: Shor
 
 
 def _sorted_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
-    """Keys, a network of each lane's, and rounds of shuffles, of the lanes of one row."""
-    exchange, key, shuffle = _of_keys(plan, short)
+    """Keys, a network of each lane's, and lists that merge, of the lanes of one row."""
+    costs = exchange, key, _ = _of_keys(plan, short)
     lanes, width, items = schedule.lanes, schedule.width, schedule.items
-    merge = made_to_merge(k) * exchange / 2
-    rounds = (lanes.bit_length() - 1) * (merge + k * shuffle)
-    cost = rounds
     if plan.pruned:
         peaks = made_to_sort(schedule.vectors, schedule.vectors) * exchange / 2
-        cost += schedule.vectors * (width + key) + peaks + rounds
+        cost = schedule.vectors * (width + key) + peaks
+        cost += _merging(merging(k, schedule.vectors, lanes), costs, short)
         visited = -(-k // lanes)
-        vector = short.again + width * key + made_to_sort(width, min(k, width)) * exchange / 2
-        cost += visited * vector + (visited - 1) * merge
+        most = min(k, width)
+        vector = short.again + width * key + made_to_sort(width, most) * exchange / 2
+        merge = made_to_sort(k + most, k) - made_to_sort(k, k) - made_to_sort(most, most)
+        cost += visited * vector + (visited - 1) * merge * exchange / 2
+        cost += _merging(merging(k, k, lanes), costs, short)
     else:
-        cost += items * key + made_to_sort(items, min(k, items)) * exchange / 2
+        cost = items * key + made_to_sort(candidates_of(schedule), plan.kept) * exchange / 2
+        cost += _merging(merging_of(k, schedule), costs, short)
     return cost * lanes / WARP * (1.0 + items * plan.words * short.crowded)
 
 
-def _rounded_cost(schedule: CudaSchedule, k: int, short: ShortLists) -> float:
-    """Words, their network and rounds; entries are looked up and held to their neighbours."""
-    exchange, key, shuffle = _of_words(short)
-    lanes, items = schedule.lanes, schedule.items
-    cost = items * (key + short.rounded_item) + k * short.rounded_entry
-    cost += made_to_sort(items, min(k + 1, items)) / 2 * exchange
-    rounds = lanes.bit_length() - 1
-    cost += rounds * (made_to_merge(k + 1) / 2 * exchange + (k + 1) * shuffle)
-    return cost * lanes / WARP * (1.0 + items * short.crowded)
-
-
-def _merged_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
-    """Keys, a network of each lane's, one of ever more lanes, and entries by way of memory."""
-    lanes, (_, key, _) = schedule.lanes, _of_keys(plan, short)
-    keys = schedule.items * key + short.merged_entry * -(-k // lanes)
-    return (keys + _network(plan.group, lanes, _of_keys(plan, short))) * lanes / WARP
-
-
-def _picked_cost(schedule: CudaSchedule, plan: ShortPlan, k: int, short: ShortLists) -> float:
-    """Rounds that count items, or a network of the greatest of their parts; keys of those that
-    reach the bar, and a network for these."""
-    lanes, costs = schedule.lanes, _of_keys(plan, short)
-    cost = short.merged_entry * -(-k // lanes) + _network(plan.mine, lanes, costs)
-    if plan.collects_keys:
-        item = short.picked_item * plan.words + short.picked_key + costs[1]
-        return (cost + short.picked + item * schedule.items) * lanes / WARP
-    found = short.picked_more * k / lanes  # the lane that has most of them
-    cost += short.picked_few + short.picked_mark * schedule.items
-    cost += short.picked_column * (found + 2.5 * math.sqrt(found))
-    parts = _network(plan.mine, lanes, _of_words(short))
-    held = schedule.items * (0.5 if plan.pair else 1.0)
-    return (cost + parts) * (1.0 + held * short.picked_crowded) * lanes / WARP
-
-
-def _network(mine: int, lanes: int, costs: tuple[float, float, float]) -> float:
-    """So many keys of every lane, in order."""
+def _merging(merged: Merging, costs: tuple[float, float, float], short: ShortLists) -> float:
+    """Lists of a row's lanes that become one."""
     exchange, _, shuffle = costs
-    rounds = lanes.bit_length() - 1
-    merges = rounds * mine * (mine.bit_length() - 1) / 2
-    network = exchange * (made_to_sort(mine, mine) / 2 + merges)
-    return network + rounds * (rounds + 1) / 2 * mine * (shuffle + exchange / 2)
+    return (merged.made + short.settled * merged.settled) * exchange / 2 + merged.sent * shuffle
+
+
+def _rounded_cost(schedule: CudaSchedule, k: int, short: ShortLists) -> float:
+    """Words, their network and lists that merge; entries are looked up and held to their
+    neighbours."""
+    costs = exchange, key, shuffle = _of_words(short)
+    lanes, items = schedule.lanes, schedule.items
+    own = -(-k // lanes)
+    cost = items * (key + short.rounded_item) + own * short.rounded_entry
+    cost += made_to_sort(items, kept_of(k, schedule)) / 2 * exchange
+    cost += _merging(merging_of(k, schedule), costs, short)
+    cost += 2 * own * shuffle if lanes > 1 else 0.0
+    return cost * lanes / WARP * (1.0 + items * short.crowded)
 
 
 def _of_keys(plan: ShortPlan, short: ShortLists) -> tuple[float, float, float]:

@@ -6,6 +6,9 @@
 
 namespace fusegen {
 
+// Two items of which the second is not there: the first twice.
+__device__ __forceinline__ unsigned first_alone(unsigned pair) { return __byte_perm(pair, pair, 0x1010); }
+
 // The greatest of a chunk's items; NaN if there is one, -inf if there is none.
 template <typename T, int kCount, typename Layout>
 __device__ __forceinline__ float greatest_item(const Chunk<T, kCount, Layout>& items, int n_live)
@@ -13,11 +16,12 @@ __device__ __forceinline__ float greatest_item(const Chunk<T, kCount, Layout>& i
     const float none = __int_as_float(0xff800000);
     if constexpr (kCount == 1) return n_live > 0 ? static_cast<float>(items[0]) : none;
     if (n_live <= 0) return none;
-    auto greatest = pair_of(T{}, items.word[0]);
+    auto greatest = pair_of(T{}, Layout::kWidth > 1 || n_live > 1 ? items.word[0] : first_alone(items.word[0]));
 #pragma unroll
     for (int w = 1; w < (kCount + 1) / 2; ++w) {
         if (2 * w / Layout::kWidth >= n_live) break;
-        greatest = __hmax2_nan(greatest, pair_of(T{}, items.word[w]));
+        const bool both = Layout::kWidth > 1 || 2 * w + 1 < n_live;
+        greatest = __hmax2_nan(greatest, pair_of(T{}, both ? items.word[w] : first_alone(items.word[w])));
     }
     return greater_of(__low2float(greatest), __high2float(greatest));
 }
@@ -30,7 +34,7 @@ __device__ __forceinline__ unsigned reaching_items(
 {
     unsigned found = 0;
 #pragma unroll
-    for (int w = 0; w < 16 && begin + w < kCount / 2; ++w) {
+    for (int w = 0; w < 16 && begin + w < (kCount + 1) / 2; ++w) {
         const int item = 2 * (begin + w);
         if (item / Layout::kWidth >= n_live) break;
         unsigned mask = reaching_halves(T{}, items.word[begin + w], bar) & 0x10001u << w;
@@ -56,7 +60,7 @@ __device__ __forceinline__ int first_greatest(const Chunk<T, kCount, Layout>& it
         }
         return first;
     }
-    constexpr int kWords = kCount / 2;
+    constexpr int kWords = (kCount + 1) / 2;
 #pragma unroll
     for (int begin = (kWords - 1) / 16 * 16; begin >= 0; begin -= 16) {
         const unsigned found = reaching_items(items, best, n_live, begin);

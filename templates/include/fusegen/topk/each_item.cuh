@@ -67,18 +67,6 @@ struct ItemPeaks {
         for (const unsigned peak : order) greatest = max(greatest, peak);
         return greatest;
     }
-    // The greatest in each of kOf parts of them.
-    template <int kOf>
-    __device__ __forceinline__ void greatest(unsigned (&found)[kOf]) const
-    {
-#pragma unroll
-        for (int f = 0; f < kOf; ++f) {
-            unsigned most = order[f];
-#pragma unroll
-            for (int p = f + kOf; p < kCount; p += kOf) most = max(most, order[p]);
-            found[f] = min(most, kMost);
-        }
-    }
 };
 
 // A chunk's items. kAsKeys: keys are made of all of them, and put where they reach the bar; else the columns of those
@@ -115,12 +103,6 @@ struct EachItem {
     __device__ __forceinline__ void visit(const Visit& visit) const
     {
         reaching.visit([&](int word, int bit) { visit(column_of(32 * word + bit)); });
-    }
-    // Drops those of them that are not `good`.
-    template <typename Good>
-    __device__ __forceinline__ void keep(const Good& good)
-    {
-        reaching.keep([&](int word, int bit) { return good(column_of(32 * word + bit)); });
     }
     __device__ __forceinline__ void put(Key* to, unsigned place) const
     {

@@ -81,19 +81,6 @@ struct PairPeaks {
         const unsigned settled = Keys::settled(word_of(greatest));
         return max(Keys::order(settled), Keys::order(settled >> 16));
     }
-    // The greatest in each of kOf parts of them.
-    template <int kOf>
-    __device__ __forceinline__ void greatest(unsigned (&found)[kOf]) const
-    {
-#pragma unroll
-        for (int f = 0; f < kOf; ++f) {
-            Pair most = pair[f];
-#pragma unroll
-            for (int p = f + kOf; p < kCount; p += kOf) most = __hmax2_nan(most, pair[p]);
-            const unsigned settled = Keys::settled(word_of(most));
-            found[f] = min(max(Keys::order(settled), Keys::order(settled >> 16)), kMost);
-        }
-    }
 
   private:
     static __device__ __forceinline__ unsigned word_of(const Pair& halves)
@@ -133,12 +120,6 @@ struct EachPair {
     __device__ __forceinline__ void visit(const Visit& visit) const
     {
         reaching.visit([&](int word, int bit) { visit(column_of(32 * word + item_of_bit(bit))); });
-    }
-    // Drops those of them that are not `good`.
-    template <typename Good>
-    __device__ __forceinline__ void keep(const Good& good)
-    {
-        reaching.keep([&](int word, int bit) { return good(column_of(32 * word + item_of_bit(bit))); });
     }
     __device__ __forceinline__ void put(Key* to, unsigned place) const
     {

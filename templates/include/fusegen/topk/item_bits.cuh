@@ -25,15 +25,6 @@ struct ItemBits {
         for (unsigned bits = word[kWord]; bits != 0; bits &= bits - 1) visit(kWord, __ffs(bits) - 1);
         if constexpr (kWord + 1 < kWords) this->template visit<kWord + 1>(visit);
     }
-    // Clears those that are not `good`.
-    template <int kWord = 0, typename Good>
-    __device__ __forceinline__ void keep(const Good& good)
-    {
-#pragma unroll 1
-        for (unsigned bits = word[kWord]; bits != 0; bits &= bits - 1)
-            if (!good(kWord, __ffs(bits) - 1)) word[kWord] &= ~(bits & -bits);
-        if constexpr (kWord + 1 < kWords) keep<kWord + 1>(good);
-    }
 };
 
 }  // namespace fusegen

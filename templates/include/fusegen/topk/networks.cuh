@@ -107,15 +107,17 @@ __device__ __forceinline__ void sort(Key* keys)
     for (int i = 0; i < kCount; ++i) keys[i] = found[i];
 }
 
-// Keys that rise and then fall, or the other way round, in order.
+// Keys that fall and then rise, in order, the best first: Batcher's bitonic merge. Of a count that is no power of two
+// as if there were keys better than all before them, which stay where they are.
 template <int kCount, typename Key>
 __device__ __forceinline__ void straighten(Key* keys)
 {
     if constexpr (kCount > 1) {
+        constexpr int kHalf = half_of(kCount), kRest = kCount - kHalf;
 #pragma unroll
-        for (int i = 0; i < kCount / 2; ++i) exchange(keys[i], keys[i + kCount / 2]);
-        straighten<kCount / 2>(keys);
-        straighten<kCount / 2>(keys + kCount / 2);
+        for (int i = 0; i < kRest; ++i) exchange(keys[i], keys[i + kHalf]);
+        straighten<kRest>(keys);
+        straighten<kHalf>(keys + kRest);
     }
 }
 

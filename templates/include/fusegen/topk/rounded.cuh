@@ -31,37 +31,43 @@ struct RoundedKeys {
     }
 };
 
-// Are some keys better than those before them?
-template <int kK, typename Key>
-__device__ __forceinline__ bool out_of_order(const Key (&keys)[kK])
+// Are some of the team's entries better than those before them? Each lane has those number rank, rank + kTeam, …
+template <int kTeam, int kOwn, typename Key>
+__device__ __forceinline__ bool out_of_order(const Key (&own)[kOwn], int rank)
 {
     bool found = false;
 #pragma unroll
-    for (int i = 0; i + 1 < kK; ++i) found |= keys[i] < keys[i + 1];
+    for (int i = 0; i < kOwn; ++i) {
+        Key after = i + 1 < kOwn ? own[least_of(i + 1, kOwn - 1)] : 0;
+        if constexpr (kTeam > 1) after = __shfl_sync(0xffffffffu, rank == 0 ? after : own[i], rank + 1, kTeam);
+        found |= own[i] < after;
+    }
     return found;
 }
 
-// The team's best of its lanes' kItems items, whose orders are words, 0 for none; `key_of` makes the whole key of a
-// column of the row, which is in shared memory, and columns have kBits.
-template <int kTeam, typename Keys, int kBits, int kK, int kItems, typename ColumnOf, typename KeyOf>
-__device__ __forceinline__ void take_rounded(
-    typename Keys::Key (&best)[kK], const unsigned (&words)[kItems], int live, const ColumnOf& column_of,
-    const KeyOf& key_of)
+// The team's best of its lanes' kItems items, whose orders are words, 0 for none, by rounded keys, in order of slots.
+// `word_of` looks up the word of a column. Each lane sorts kKept of its items first.
+template <int kTeam, int kBest, int kKept, typename Rounded, int kOwn, int kItems, typename ColumnOf, typename WordOf>
+__device__ __forceinline__ void best_rounded(
+    unsigned (&top)[kOwn], const unsigned (&words)[kItems], int live, int rank, const ColumnOf& column_of,
+    const WordOf& word_of)
 {
-    typedef RoundedKeys<kBits> Rounded;
-    constexpr int kSeen = kK < kTeam * kItems ? kK + 1 : kK;  // one behind the list
-    const auto word_of = [&](int column) { return Keys::order_of(key_of(column)); };
-    unsigned keys[kItems], top[kSeen];
+    constexpr int kSeen = kBest < kTeam * kItems ? kBest + 1 : kBest;  // one behind the list
+    unsigned keys[kItems], bar = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) keys[i] = Rounded::key(words[i], column_of(i));
     // Twice at most: again where others have the key of the list's last but for digits that are left out.
 #pragma unroll 1
     for (bool again = false;; again = true) {
-        take_best(top, keys);
-        take_of_lanes<kTeam>(top);
-        const bool shared = kSeen > kK && top[kSeen - 1] > 0 && Rounded::same(top[kK - 1], top[kSeen - 1]);
-        if (again || !__any_sync(0xffffffffu, shared)) break;
-        const unsigned bar = word_of(Rounded::column(top[kK - 1]));
+        best_of_team<kTeam, kSeen, kKept>(top, keys, rank, [&](int i) {
+            if (i >= live) return 0u;
+            const unsigned word = word_of(column_of(i));
+            return again ? Rounded::key_at(bar, word, column_of(i)) : Rounded::key(word, column_of(i));
+        });
+        if constexpr (kSeen == kBest) break;
+        const unsigned last = entry_of<kTeam, kBest - 1>(top), behind = entry_of<kTeam, kSeen - 1>(top);
+        if (again || !__any_sync(0xffffffffu, behind > 0 && Rounded::same(last, behind))) break;
+        bar = word_of(Rounded::column(last));
         bool open = false;
 #pragma unroll 4
         for (int i = 0; i < kItems; ++i) {
@@ -76,12 +82,34 @@ __device__ __forceinline__ void take_rounded(
             if (i < live) keys[i] = Rounded::key_at(bar, word_of(column_of(i)), column_of(i));
         }
     }
+}
+
+// Likewise, as whole keys: each lane gets the entries number rank, rank + kTeam, … `key_of` makes the key of a column
+// of the row, which is in shared memory, and columns have kBits.
+template <
+    int kTeam, int kBest, int kKept, typename Keys, int kBits, int kOwn, int kItems, typename ColumnOf, typename KeyOf>
+__device__ __forceinline__ void take_rounded(
+    typename Keys::Key (&own)[kOwn], const unsigned (&words)[kItems], int live, int rank, const ColumnOf& column_of,
+    const KeyOf& key_of)
+{
+    typedef RoundedKeys<kBits> Rounded;
+    unsigned top[own_of(least_of(kBest + 1, kTeam * kItems), kTeam)];
+    best_rounded<kTeam, kBest, kKept, Rounded>(
+        top, words, live, rank, column_of, [&](int column) { return Keys::order_of(key_of(column)); });
+    give_out<kTeam>(top, rank);
 #pragma unroll
-    for (int i = 0; i < kK; ++i) {
+    for (int i = 0; i < kOwn; ++i) {
         const typename Keys::Key key = key_of(Rounded::column(top[i]));
-        best[i] = top[i] > 0 ? key : 0;
+        own[i] = top[i] > 0 && i * kTeam + rank < kBest ? key : 0;
     }
-    if (__any_sync(0xffffffffu, out_of_order(best))) sort<kK>(best);
+    if (__any_sync(0xffffffffu, out_of_order<kTeam>(own, rank))) {
+        typename Keys::Key found[kOwn];
+        sort<kOwn>(own);
+        merge_lists<kTeam, kBest>(found, own, rank);
+        give_out<kTeam>(found, rank);
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) own[i] = found[i];
+    }
 }
 
 }  // namespace fusegen

@@ -1,7 +1,7 @@
 #pragma once
-// Lists in the registers of lanes: sorted by networks, merged by shuffles.
+// Lists of rows in the registers of lanes: sorted by networks, merged by shuffles.
 
-#include <fusegen/topk/networks.cuh>
+#include <fusegen/topk/team_lists.cuh>
 
 namespace fusegen {
 
@@ -25,82 +25,81 @@ __device__ __forceinline__ void take_best(Key (&best)[kKept], const Key (&keys)[
     for (int i = kFound; i < kKept; ++i) best[i] = 0;
 }
 
-// The best of the team's lists, in all of its lanes.
-template <int kTeam, int kKept, typename Key>
-__device__ __forceinline__ void take_of_lanes(Key (&best)[kKept])
+// Where lanes keep all that may be in a list.
+struct Nothing {};
+
+// The kBest best of all lanes' keys, in order of slots. Each lane keeps kKept of its own: where one may have more of
+// the list than these, as many of the others are sorted, too. `key_at` makes the key of a lane's item again; 0 of none.
+template <int kTeam, int kBest, int kKept, int kOwn, int kCount, typename Key, typename KeyAt>
+__device__ __forceinline__ void best_of_team(
+    Key (&own)[kOwn], const Key (&keys)[kCount], int rank, const KeyAt& key_at)
 {
+    Key mine[kKept];
+    take_best(mine, keys);
+    merge_lists<kTeam, kBest>(own, mine, rank);
+    if constexpr (kKept < least_of(kBest, kCount)) {
+        // Never where lanes have about as many of the list as one another. A few keys at a time: this shall take no
+        // registers that the above does not need.
+        constexpr int kFew = 8;
+#pragma unroll 1
+        while (__any_sync(0xffffffffu, mine[kKept - 1] > entry_of<kTeam, kBest - 1>(own))) {
+            Key next[kKept] = {}, more[kOwn];
+#pragma unroll 1
+            for (int first = 0; first < kCount; first += kFew) {
+                Key few[kFew];
 #pragma unroll
-    for (int lane_mask = 1; lane_mask < kTeam; lane_mask *= 2) {
-        Key more[kKept];
+                for (int i = 0; i < kFew; ++i) {
+                    few[i] = first + i < kCount ? key_at(first + i) : 0;
+                    if (few[i] >= mine[kKept - 1]) few[i] = 0;
+                }
+                sort<kFew>(few);
+                take(next, few);
+            }
 #pragma unroll
-        for (int i = 0; i < kKept; ++i) more[i] = __shfl_xor_sync(0xffffffffu, best[i], lane_mask);
-        take(best, more);
+            for (int i = 0; i < kKept; ++i) mine[i] = next[i];
+            merge_lists<kTeam, kBest>(more, mine, rank);
+            take_list<kTeam>(own, more, rank);
+        }
     }
 }
 
-// The key for this lane, of those from number `first` on.
-template <int kTeam, int kKept, typename Key>
-__device__ __forceinline__ Key key_for(const Key (&keys)[kKept], int first, int rank)
-{
-    Key mine{};
-#pragma unroll
-    for (int lane = 0; lane < kTeam; ++lane)
-        if (lane == rank && first + lane < kKept) mine = keys[first + lane];
-    return mine;
-}
-
-// The best of a row lie in the kKept vectors with the best peaks: only these are sorted. `peak_of` makes the key
-// of a chunk's vector, whose column is the vector's number; `vector_at` brings that vector's keys.
-template <int kTeam, int kVectors, int kWidth, typename Keys, int kKept, typename PeakOf, typename VectorAt>
+// The best of a row lie in the kBest vectors with the best peaks: only these are sorted. `peak_of` makes the key of a
+// chunk's vector, whose column is the vector's number; `vector_at` brings that vector's keys. kEdge: a lane may have an
+// item beside vectors.
+template <
+    int kTeam, int kVectors, int kWidth, typename Keys, int kBest, bool kEdge, int kOwn, typename PeakOf,
+    typename VectorAt>
 __device__ __forceinline__ void best_of_peaks(
-    typename Keys::Key (&best)[kKept], int live, int rank, const PeakOf& peak_of, const VectorAt& vector_at)
+    typename Keys::Key (&own)[kOwn], int live, int rank, typename Keys::Key edge, const PeakOf& peak_of,
+    const VectorAt& vector_at)
 {
     typedef typename Keys::Key Key;
-    Key peaks[kKept] = {};
+    Key peaks[kVectors] = {}, visited[kOwn], best[kBest] = {};
 #pragma unroll
     for (int vector = 0; vector < kVectors; ++vector) {
         if (vector >= live) break;
         peaks[vector] = peak_of(vector);
     }
-    sort<kVectors>(peaks);  // kVectors <= kKept
-    take_of_lanes<kTeam>(peaks);
+    sort<kVectors>(peaks);
+    merge_lists<kTeam, kBest>(visited, peaks, rank);
 #pragma unroll
-    for (int first = 0; first < kKept; first += kTeam) {
-        const Key peak = key_for<kTeam>(peaks, first, rank);
+    for (int i = 0; i < kOwn; ++i) {
+        const Key peak = visited[i];
         if (peak == 0) break;
-        Key found[kWidth], most[least_of(kWidth, kKept)];
+        Key found[kWidth], most[least_of(kWidth, kBest)];
         vector_at(found, Keys::column(peak));
-        if (first == 0) {
+        if (i == 0) {
             take_best(best, found);
         } else {
             take_best(most, found);
             take(best, most);
         }
     }
-}
-
-// Each lane gets the entries number rank, rank + kTeam, … of a list that all lanes have.
-template <int kTeam, int kOwn, int kKept, typename Key>
-__device__ __forceinline__ void entries_for(Key (&own)[kOwn], const Key (&best)[kKept], int rank)
-{
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) own[i] = key_for<kTeam>(best, i * kTeam, rank);
-}
-
-// Merges the lists of the team's lanes: each lane gets the whole list's entries number rank, rank + kTeam, …
-template <int kTeam, int kOwn, int kKept, typename Key>
-__device__ __forceinline__ void own_entries(Key (&own)[kOwn], Key (&best)[kKept], int rank)
-{
-    take_of_lanes<kTeam>(best);
-    entries_for<kTeam>(own, best, rank);
-}
-
-// Likewise, of lists that have no more entries than the team has lanes.
-template <int kTeam, int kKept, typename Key>
-__device__ __forceinline__ Key own_entry(Key (&best)[kKept], int rank)
-{
-    take_of_lanes<kTeam>(best);
-    return key_for<kTeam>(best, 0, rank);
+    if constexpr (kEdge) {
+        const Key beside[1] = {edge};
+        take(best, beside);
+    }
+    merge_lists<kTeam, kBest>(own, best, rank);
 }
 
 }  // namespace fusegen
