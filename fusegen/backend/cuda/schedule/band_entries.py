@@ -9,8 +9,9 @@ from fusegen.ir.dtypes import INT32, DType
 from fusegen.ir.expr import Var
 from fusegen.ir.kernel import Kernel, Param
 
-_FEW_LANES = 2  # of a row, whose entries are far from those of the next lanes' row
-_MANY = 4  # entries of a lane: fewer do not wait as long as they take to go through shared memory
+_FEW = {1: 2, 2: 8}
+"""Lanes of a row, whose entries are far from those of the next row's lanes, and entries that they
+write in less time than it takes to wait for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ def row_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
 
 
 def _of_few_lanes(kernel: Kernel, schedule: CudaSchedule) -> tuple[WaitingList, ...]:
-    if schedule.lists not in IN_REGISTERS or schedule.lanes > _FEW_LANES:
+    if schedule.lists not in IN_REGISTERS or schedule.lanes not in _FEW:
         return ()
     found = []
     for store in (store for sweep in kernel.sweeps for store in sweep.list_stores):
-        if store.entries.k <= _MANY * schedule.lanes:
+        if store.entries.k <= _FEW[schedule.lanes]:
             continue
         param, column = kernel.param(store.param), f"{store.entries.top}_column"
         columns = isinstance(store.value, Var) and store.value.name == column
