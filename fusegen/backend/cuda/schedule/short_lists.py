@@ -34,14 +34,14 @@ from fusegen.ir.dtypes import FLOAT32
 from fusegen.ir.kernel import Kernel, Program
 from fusegen.ir.monoid import KBest
 
-_MOST_SORTED = 256  # entries of a list that lanes sort
+_MOST_SORTED = 512  # entries of a list that lanes sort
 _MOST_HELD = {1: 100, 2: 48}  # words of a key → items of a lane that sorts
 _MOST_BESIDE_STATE = 64  # the same, where statistics take them too
 _MOST_OF_MANY = 16  # and where many lists do
 _MOST_ROUNDED = 100  # items of a lane that rounds
-_LONGEST_ROUNDED = 96  # entries, which a network of whole keys may have to put in order
-_MOST_MADE = {1: 1800, 2: 900}  # and keys that its network makes
-_MOST_ROUNDED_MADE = 1300  # of rounded ones: of more, code is so long that warps wait for it
+_LONGEST_ROUNDED = 24  # entries of a lane, which whole keys may have to put in order
+_MOST_MADE = {1: 1800, 2: 820}  # and keys that its networks make: compilers take two seconds
+_MOST_ROUNDED_MADE = 860  # of rounded ones, whose networks are there several times
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
 _MOST_SIDE_BY_SIDE = 2  # lists that are picked: compilers take a second for the code of each
 
@@ -171,15 +171,15 @@ def _rounded(
     # Values are looked up again, as they are in memory; of whole numbers 0 may be a word. Lists of
     # most of a row's elements take longer than whole keys do.
     if base.has_edges or not all(
-        loaded_type(kernel, best) == FLOAT32 and
-        best.k <= _LONGEST_ROUNDED and 3 * best.k <= 2 * n_cols for kernel, best in lists
+        loaded_type(kernel, best) == FLOAT32 and 3 * best.k <= 2 * n_cols for kernel, best in lists
     ):
         return
     n_vectors = max(1, n_cols // base.width)
     for lanes in (1, 2, 4, 8, 16):
         one = base.having(team=Lanes(lanes), vectors=-(-n_vectors // lanes))
         own = lanes < max(2, 2 * n_vectors)
-        if own and _sorts(lists, one, _MOST_ROUNDED, _MOST_ROUNDED_MADE):
+        short = max(best.k for _, best in lists) <= _LONGEST_ROUNDED * lanes
+        if own and short and _sorts(lists, one, _MOST_ROUNDED, _MOST_ROUNDED_MADE):
             yield one
 
 
@@ -187,13 +187,13 @@ def _sorts(
     lists: list[tuple[Kernel, KBest]], one: CudaSchedule, most_held: int, most_made: int
 ) -> bool:
     """Do lanes hold so few items, fewer where statistics or many lists take them, and make so few
-    keys for each list?"""
+    keys for all lists?"""
     states = any(len(s.monoid.components) > len(s.monoid.lists)
                  for kernel, _ in lists for s in kernel.sweeps)
     most = min(most_held, _MOST_BESIDE_STATE) if states else most_held
     if one.items > (min(most, _MOST_OF_MANY) if len(lists) > _MOST_SIDE_BY_SIDE else most):
         return False  # networks of very many are not even counted
-    return max(made_by_lane(best.k, one) for _, best in lists) <= most_made
+    return sum(made_by_lane(best.k, one) for _, best in lists) <= most_made
 
 
 def candidates_of(one: CudaSchedule) -> int:
