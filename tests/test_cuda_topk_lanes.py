@@ -178,6 +178,7 @@ def test_what_is_chosen() -> None:
     (512, "bfloat16", 16), (128, "float32", 8), (1008, "float32", 5), (1008, "float32", 64),
     (1008, "bfloat16", 64), (1000, "float32", 128), (36, "float16", 1), (48, "float32", 48),
     (540, "float32", 280), (141, "float16", 37), (2724, "bfloat16", 649), (1172, "float32", 57),
+    (176, "float32", 59), (371, "bfloat16", 245), (448, "float32", 276), (91, "float32", 43),
 ])
 def test_registers_and_time(n: int, dtype: str, k: int) -> None:
     """No spills, room for 16 warps, compiled quickly: of few experts gates, else the list alone."""

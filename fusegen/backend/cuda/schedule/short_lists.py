@@ -23,7 +23,7 @@ from fusegen.backend.cuda.schedule.collected import (
     room_of,
     together_of,
 )
-from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.cuda import IN_REGISTERS, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Registers
 from fusegen.backend.cuda.schedule.lanes import by_elements
 from fusegen.backend.cuda.schedule.levels import Lanes
@@ -37,13 +37,12 @@ from fusegen.ir.monoid import KBest
 _MOST_SORTED = 512  # entries of a list that lanes sort
 _MOST_HELD = {1: 100, 2: 48}  # words of a key → items of a lane that sorts
 _MOST_BESIDE_STATE = 64  # the same, where statistics take them too
-_MOST_OF_MANY = 16  # and where many lists do
+_FEW_LISTS, _MOST_OF_MANY = 2, 16  # and where more lists than these do
 _MOST_ROUNDED = 100  # items of a lane that rounds
 _LONGEST_ROUNDED = 24  # entries of a lane, which whole keys may have to put in order
 _MOST_MADE = {1: 1800, 2: 820}  # and keys that its networks make: compilers take two seconds
 _MOST_ROUNDED_MADE = 860  # of rounded ones, whose networks are there several times
 _NARROW_COLUMNS = 2**15 - 1  # that fit a key of 32 bits beside a value of 16
-_MOST_SIDE_BY_SIDE = 2  # lists that are picked: compilers take a second for the code of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +75,18 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
     """How lanes keep this list."""
     vectors = schedule.lanes * schedule.vectors
     sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1 and schedule.width > 1
-    sought, kept = entries_sought(best.k, schedule), kept_of(best.k, schedule)
     plan = ShortPlan(
         pair=_paired(kernel, best, schedule),
         pruned=sorts and vectors >= 4 * best.k and schedule.vectors <= best.k,
         room=0, bin_bits=0,
         parts=1, together=1, collects_keys=False,
         column_bits=max(1, (schedule.team_items - 1).bit_length()),
-        kept=kept, sorts_again=kept < min(sought, candidates_of(schedule)),
+        kept=0, sorts_again=False,
     )
-    if schedule.lists != "collected":
-        return plan
+    if schedule.lists in IN_REGISTERS:
+        kept, most = kept_of(best.k, schedule), candidates_of(schedule)
+        again = kept < min(entries_sought(best.k, schedule), most)
+        return replace(plan, kept=kept, sorts_again=again)
     pairs = bool(plan.pair)
     return replace(plan, room=room_of(best.k, schedule),
                    parts=parts_of(best.k, schedule, pairs=pairs),
@@ -191,7 +191,7 @@ def _sorts(
     states = any(len(s.monoid.components) > len(s.monoid.lists)
                  for kernel, _ in lists for s in kernel.sweeps)
     most = min(most_held, _MOST_BESIDE_STATE) if states else most_held
-    if one.items > (min(most, _MOST_OF_MANY) if len(lists) > _MOST_SIDE_BY_SIDE else most):
+    if one.items > (min(most, _MOST_OF_MANY) if len(lists) > _FEW_LISTS else most):
         return False  # networks of very many are not even counted
     return sum(made_by_lane(best.k, one) for _, best in lists) <= most_made
 
