@@ -33,7 +33,7 @@ extern "C" __global__ void merge_{team}_{mine}_{best}(
     const unsigned* keys, unsigned* found, unsigned* last)
 {{
     const int rank = threadIdx.x % {team};
-    constexpr int kOwn = own_of({best}, {team});
+    constexpr int kOwn = share_of({best}, {team});
     unsigned mine[{mine}], own[kOwn], more[kOwn];
     for (int i = 0; i < {mine}; ++i) mine[i] = keys[threadIdx.x * {mine} + i];
     merge_lists<{team}, {best}>(own, mine, rank);

@@ -33,6 +33,9 @@ struct Lanes {
     static __device__ __forceinline__ bool any(bool mine) { return __any_sync(0xffffffffu, mine); }
 };
 
+// Of k, the part that each of so many lanes, warps or blocks has to have.
+__device__ __forceinline__ constexpr int share_of(int k, int parts) { return (k + parts - 1) / parts; }
+
 // How a row lies among the threads of a team: each has vectors of so many neighbouring elements.
 template <typename TeamType, int kVectorWidth>
 struct Vectors {

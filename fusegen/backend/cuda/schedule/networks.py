@@ -13,14 +13,6 @@ def made_to_sort(count: int, best: int) -> int:
     return network.used(network.sorted([network.given() for _ in range(count)], best))
 
 
-@cache
-def made_to_merge(count: int) -> int:
-    """Keys that the best `count` of two lists of as many, in order, are made of."""
-    network = _Network()
-    one, other = ([network.given() for _ in range(count)] for _ in range(2))
-    return network.used(network.merged(one, other, count))
-
-
 def made_to_straighten(count: int) -> int:
     """Keys that so many which fall and then rise are made of, in order."""
     if count < 2:

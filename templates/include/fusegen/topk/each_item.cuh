@@ -42,7 +42,6 @@ struct ItemPeaks {
     // The top words of the least and of the greatest key of a value.
     static __device__ __forceinline__ unsigned least_word(unsigned word) { return word; }
     static __device__ __forceinline__ unsigned last_word(unsigned word) { return word; }
-    static __device__ __forceinline__ unsigned settled(unsigned word) { return word; }
     static __device__ __forceinline__ float value(unsigned word) { return Keys::value_of_order(word); }
     static __device__ __forceinline__ unsigned word(float value) { return Keys::order(value); }
     __device__ __forceinline__ unsigned count(unsigned word) const
@@ -77,7 +76,6 @@ struct EachItem {
     typedef typename Keys::Value Value;
     static constexpr bool kKeys = kAsKeys;
     static constexpr int kItems = kVectors * kWidth;
-    static constexpr unsigned kNaN = 0xffffffffu >> Keys::Order::kSpareBits;  // its order
     int live;
     const ValueOf& value_of;
     const ColumnOf& column_of;

@@ -48,7 +48,6 @@ struct PairPeaks {
     // The least and the greatest key of a value.
     static __device__ __forceinline__ unsigned least_word(unsigned word) { return word << 16; }
     static __device__ __forceinline__ unsigned last_word(unsigned word) { return word << 16 | 0xffffu; }
-    static __device__ __forceinline__ unsigned settled(unsigned word) { return word == 0x7fffu ? 0x8000u : word; }
     static __device__ __forceinline__ float value(unsigned word) { return static_cast<float>(Keys::half(word)); }
     static __device__ __forceinline__ unsigned word(float value)
     {
@@ -96,7 +95,6 @@ template <typename Keys, typename T, int kItems, typename Layout, bool kAsKeys, 
 struct EachPair {
     typedef typename Keys::Key Key;
     static constexpr bool kKeys = kAsKeys;
-    static constexpr unsigned kNaN = 0xffffu;  // its order
     static constexpr int kWidth = Layout::kWidth;
     static constexpr int kStep = kWidth > 1 ? 1 : Layout::Team::kThreads;  // columns between a word's items
     const Chunk<T, kItems, Layout>& items;

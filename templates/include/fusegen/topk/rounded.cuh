@@ -54,16 +54,17 @@ __device__ __forceinline__ void best_rounded(
 {
     constexpr int kSeen = kBest < kTeam * kItems ? kBest + 1 : kBest;  // one behind the list
     unsigned keys[kItems], bar = 0;
+    const auto key_of = [&](int i, bool at_bar) {
+        if (i >= live) return 0u;
+        const unsigned word = word_of(column_of(i));
+        return at_bar ? Rounded::key_at(bar, word, column_of(i)) : Rounded::key(word, column_of(i));
+    };
 #pragma unroll
     for (int i = 0; i < kItems; ++i) keys[i] = Rounded::key(words[i], column_of(i));
     // Twice at most: again where others have the key of the list's last but for digits that are left out.
 #pragma unroll 1
     for (bool again = false;; again = true) {
-        best_of_team<kTeam, kSeen, kKept>(top, keys, rank, [&](int i) {
-            if (i >= live) return 0u;
-            const unsigned word = word_of(column_of(i));
-            return again ? Rounded::key_at(bar, word, column_of(i)) : Rounded::key(word, column_of(i));
-        });
+        best_of_team<kTeam, kSeen, kKept>(top, keys, rank, [&](int i) { return key_of(i, again); });
         if constexpr (kSeen == kBest) break;
         const unsigned last = entry_of<kTeam, kBest - 1>(top), behind = entry_of<kTeam, kSeen - 1>(top);
         if (again || !__any_sync(0xffffffffu, behind > 0 && Rounded::same(last, behind))) break;
@@ -77,10 +78,7 @@ __device__ __forceinline__ void best_rounded(
         }
         if (!__any_sync(0xffffffffu, open)) break;
 #pragma unroll
-        for (int i = 0; i < kItems; ++i) {
-            keys[i] = 0;
-            if (i < live) keys[i] = Rounded::key_at(bar, word_of(column_of(i)), column_of(i));
-        }
+        for (int i = 0; i < kItems; ++i) keys[i] = key_of(i, true);
     }
 }
 
@@ -93,7 +91,7 @@ __device__ __forceinline__ void take_rounded(
     const KeyOf& key_of)
 {
     typedef RoundedKeys<kBits> Rounded;
-    unsigned top[own_of(least_of(kBest + 1, kTeam * kItems), kTeam)];
+    unsigned top[share_of(least_of(kBest + 1, kTeam * kItems), kTeam)];
     best_rounded<kTeam, kBest, kKept, Rounded>(
         top, words, live, rank, column_of, [&](int column) { return Keys::order_of(key_of(column)); });
     give_out<kTeam>(top, rank);

@@ -7,9 +7,6 @@
 
 namespace fusegen {
 
-// Of what the k best need, the part that each of so many warps or blocks has to have.
-__device__ __forceinline__ constexpr int share_of(int k, int parts) { return (k + parts - 1) / parts; }
-
 // Where the threads of a team count keys together. A plain struct: with members of bases, ptxas needs a
 // register more.
 template <typename TeamType, int kBits>

@@ -1,6 +1,7 @@
 #pragma once
 // Lists in order that a team's lanes hold together: each lane has every kTeam-th entry.
 
+#include <fusegen/team.cuh>
 #include <fusegen/topk/networks.cuh>
 
 namespace fusegen {
@@ -52,9 +53,6 @@ __device__ __forceinline__ void meet(Key (&next)[kNext], const Key (&mine)[kMine
     settle<2 * kLanes>(next, rank);
 }
 
-// Entries of a list of kBest that each of so many lanes has.
-__device__ constexpr int own_of(int best, int lanes) { return (best + lanes - 1) / lanes; }
-
 // The kBest best of lists of kMine keys, in order, one in every lane of a team; entries in order of slots. Lists of
 // ever more lanes merge.
 template <int kTeam, int kBest, int kLanes = 1, int kOwn, int kMine, typename Key>
@@ -64,7 +62,7 @@ __device__ __forceinline__ void merge_lists(Key (&own)[kOwn], const Key (&mine)[
 #pragma unroll
         for (int i = 0; i < kOwn; ++i) own[i] = i < kMine ? mine[least_of(i, kMine - 1)] : 0;
     } else {
-        Key next[least_of(kMine, own_of(kBest, 2 * kLanes))];
+        Key next[least_of(kMine, share_of(kBest, 2 * kLanes))];
         meet<kLanes>(next, mine, rank);
         merge_lists<kTeam, kBest, 2 * kLanes>(own, next, rank);
     }
