@@ -142,3 +142,31 @@ def test_lanes_that_have_more_than_they_keep(n: int, k: int, dtype: str, shift: 
             check(x, k, seed=number, shift=shift, schedule=schedule)
             found += 1
     assert found >= 3
+
+
+@emulated
+@pytest.mark.parametrize(("n", "k", "dtype", "shift"), [
+    (1144, 4, "bfloat16", 0), (1100, 3, "float16", 1), (500, 2, "bfloat16", 1),
+    (1000, 1, "float16", 0), (1900, 5, "bfloat16", 3), (600, 3, "float32", 0)])
+def test_lists_shorter_than_what_a_lane_has(n: int, k: int, dtype: str, shift: int) -> None:
+    """Fewer entries than a lane has vectors: the vectors with the best peaks are all that is
+    sorted, be they one lane's, a vector's items, or all but equal."""
+    rng, found = np.random.default_rng(n), 0
+    rows = rng.standard_normal((7, n))
+    rows[1, 8 * rng.permutation(n // 8 - 1)[:k] + 3] += 50
+    rows[2, 64:72] = 50 + rng.permutation(8)
+    rows[3] = np.sort(rows[3])
+    rows[4] = -50
+    rows[5] = rng.integers(0, 3, n)
+    x = rows.astype(dtype_of(dtype).numpy)
+    case = Case(best, {"x": x}, *x.shape, {"k": k})
+    for number, schedule in enumerate(all_short(case, shift)):
+        if schedule.lists == "sorted" and schedule.width > 1 and schedule.vectors > k:
+            for lane in range(schedule.lanes):
+                first = schedule.width * lane
+                x[6] = rows[6].astype(x.dtype)
+                x[6, first :: schedule.width * schedule.lanes] += np.asarray(50, x.dtype)
+                if lane % 5 == number % 5:
+                    check(x, k, seed=number, shift=shift, schedule=schedule)
+            found += 1
+    assert found >= 1

@@ -77,7 +77,7 @@ def short_plan(kernel: Kernel, best: KBest, schedule: CudaSchedule) -> ShortPlan
     sorts = schedule.lists == "sorted" and len(kernel.sweeps) == 1 and schedule.width > 1
     plan = ShortPlan(
         pair=_paired(kernel, best, schedule),
-        pruned=sorts and vectors >= 4 * best.k and schedule.vectors <= best.k,
+        pruned=sorts and vectors >= 4 * best.k,
         room=0, bin_bits=0,
         parts=1, together=1, collects_keys=False,
         column_bits=max(1, (schedule.team_items - 1).bit_length()),
