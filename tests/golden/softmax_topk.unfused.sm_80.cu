@@ -214,27 +214,31 @@ softmax_topk_4_top_kernel(
     const int live = live_vectors<Team, kVectors>(at, end);
 
     // 4. Search the row.
-    const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<float, kItems> div_stored_items;
     load_items(div_stored_items, div_stored_row, at, live);
-    // The 3 best of each lane for top, or what of them the list has.
-    const auto top_key = [&](column_t column) {
-        const float div_stored = div_stored_row[column];
-        return top_keys.key(div_stored, column);
-    };
-    const auto top_again = [&](int item) { return item / kWidth < live ? top_key(column_of(item)) : 0; };
-    {
-        TopKeys::Key found[kItems];
+    // The best 5 for top lie in the 5 vectors with the best peaks: only these are sorted.
+    const auto top_peak_of = [&](int vector) {
+        float peak = -kInfinity;
 #pragma unroll
-        for (int item = 0; item < kItems; ++item) {
+        for (int item = 0; item < kWidth; ++item) {
+            const int i = vector * kWidth + item;
+            const float div_stored = div_stored_items[i];
+            peak = greater_of(peak, div_stored);
+        }
+        return top_keys.key(peak, at + vector * Team::kThreads);
+    };
+    const auto top_vector_at = [&](TopKeys::Key (&found)[kWidth], column_t at) {
+        const auto column_of = [&](int i) { return at * kWidth + i; };
+        Items<float, kWidth> div_stored_items;
+        load_items(div_stored_items, div_stored_row, at, 1);
+#pragma unroll
+        for (int item = 0; item < kWidth; ++item) {
             const int i = item;  // as lines have it
-            found[item] = 0;
-            if (item / kWidth >= live) continue;
             const float div_stored = div_stored_items[i];
             found[item] = top_keys.key(div_stored, column_of(i));
         }
-        best_of_team<Team::kThreads, 5, 3>(top_own, found, rank, top_again);
-    }
+    };
+    best_of_peaks<Team::kThreads, kVectors, kWidth, TopKeys, 5, false>(top_own, live, rank, 0, top_peak_of, top_vector_at);
     give_out<Team::kThreads>(top_own, rank);
     if (const int entry = rank; entry < 5) {
         const auto top_entry = top_own[0];

@@ -98,7 +98,7 @@ class ManyRows:
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
     clustered_16: float = figure(0.85, "factor", "the same, of 16")
     filling: float = figure(1.6, "µs", "shared memory fills, once")
-    filling_band: float = figure(1.12, "µs", "the same, with a band of short rows")
+    filling_band: float = figure(1.87, "µs", "the same, with a band of short rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +200,10 @@ class ShortRows:
     """Rows that are not long: what multiprocessors do beside moving their bytes."""
 
     slots: float = figure(7.0e9, "instruction/s", "that a multiprocessor can issue")
-    rate: float = figure(3.245e9, "instruction/s", "that it does issue while rows come and go")
-    waves: float = figure(6.9e8, "wave/s", "of a multiprocessor's shared memory")
-    held: float = figure(0.245, "share", "a lane's elements of all arrays beyond 64, for as many")
-    ends: float = figure(0.028, "share", "rows that end inside pieces of memory, written by lanes")
+    rate: float = figure(3.53e9, "instruction/s", "that it does issue while rows come and go")
+    waves: float = figure(9.28e8, "wave/s", "of a multiprocessor's shared memory")
+    held: float = figure(0.277, "share", "a lane's elements of all arrays beyond 64, for as many")
+    ends: float = figure(0.317, "share", "a piece of memory for what lanes of a row reach at once")
 
 
 @dataclass(frozen=True, slots=True)

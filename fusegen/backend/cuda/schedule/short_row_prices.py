@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
-from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, Rows
+from fusegen.backend.cuda.schedule.bands import Rows
 from fusegen.backend.cuda.schedule.banks import waves
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortRows
@@ -21,6 +21,7 @@ from fusegen.ir.kernel import Kernel, Program
 
 MOST_COLUMNS = 4096  # of a row that what is done once a row still counts for
 _HELD = 64  # elements that a lane has room for
+_PIECE = 32  # bytes of memory that come together
 _SHARP = 3  # how little what takes less adds to what takes most
 
 
@@ -72,10 +73,12 @@ def waves_of_row(one: CudaSchedule, short: Short) -> float:
 
 
 def _ends(one: CudaSchedule, work: Work, short: Short, f: ShortRows) -> float:
-    """Rows that begin and end inside pieces of memory which lanes of two of them write."""
+    """Rows that begin and end inside pieces of memory: of every access, as many lanes as own a row
+    reach for one piece more than they fill."""
     apart = one.in_warp and one.home.of_threads and not one.home.band_rows and work.stores
-    inside = one.load != "aligned" and short.rows.columns <= FEW_COLUMNS
-    return 1.0 + f.ends if apart and inside else 1.0
+    if not apart or one.load == "aligned":
+        return 1.0
+    return 1.0 + f.ends * _PIECE / (one.lanes * one.width * min(short.sizes))
 
 
 def _row_bytes(kernel: Kernel) -> int:
