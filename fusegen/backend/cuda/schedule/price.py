@@ -94,11 +94,7 @@ def _again(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
 
 def _edges(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """Rows that begin or end inside a vector, kept on chip, where few of them are under way."""
-    if one.home.steady:
-        teams = one.target.multiprocessors * one.per_sm // one.blocks
-        waits = many.edge_chip + many.edge_round * -(-(work.rows or 0) // teams)
-        return 1.0 + (waits / _microseconds(one, work) if work.rows else 0.0)
-    if one.home.slice_vectors and one.load == "shifted":
+    if one.home.slice_vectors and one.load == "shifted" and not one.home.steady:
         return 1.0 + many.shifted_slice
     if not one.home.threads_keep or not work.stores:
         return 1.0
@@ -175,10 +171,11 @@ def _threads(one: CudaSchedule, work: Work, blocks: int, many: ManyRows) -> floa
     peeled = one.has_edges
     wanted = many.wanted_threads if peeled and here < 1024 else many.wanted_shared
     alone = 0.0
-    if one.blocks == 16 and here == one.threads:
-        alone += many.cluster_16_alone  # 7 clusters on 132 multiprocessors
-    elif one.blocks == 16 and one.threads >= 512:
-        alone += many.cluster_16_large
+    if one.clustered and one.blocks == MAX_CLUSTER:
+        if here == one.threads:
+            alone += many.cluster_16_alone  # 7 clusters on 132 multiprocessors
+        elif one.threads >= 512:
+            alone += many.cluster_16_large
     if peeled and here == one.threads:
         alone += many.peeled_alone
     return 1.0 + many.starved_shared * max(0.0, wanted / here - 1.0) + alone
