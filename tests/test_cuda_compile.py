@@ -176,6 +176,19 @@ def test_rows_whose_lists_are_collected_stay_in_registers(
         assert -(-warps // 4) * 32 * report.registers <= schedule.target.registers_per_sm // 4
 
 
+@pytest.mark.parametrize(("n_cols", "dtype"), [(1024, "float32"), (2168, "bfloat16")])
+def test_lists_beside_many_statistics_stay_in_registers(n_cols: int, dtype: str) -> None:
+    """A gate of eight groups: a maximum of each, a softmax, a list."""
+    case = library_case("moe_gate", 1, n_cols, dtype, k=6, groups=8, groups_kept=3)
+    work = case.work(n_rows=4000)
+    found = [c.schedule for c in candidates(work.program, work.problem, work.target)]
+    held = [s for s in found if s.lists == "collected"][:2]
+    assert held
+    for schedule in held:
+        (report,) = nvrtc.compile_for(cuda_source(work.program, schedule).text(), "sm_90").reports
+        assert report.spill_bytes <= 192, (schedule.describe(), report)
+
+
 @pytest.mark.parametrize("n_cols", [1001, 2999, 6003])
 def test_lists_beside_other_arrays_have_schedules(n_cols: int) -> None:
     """However many registers the items of two arrays would take."""

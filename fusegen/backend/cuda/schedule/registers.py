@@ -72,7 +72,7 @@ class Needs:
         read and written meanwhile. None: compilers take what they like."""
         if not one.home.threads_keep or self.wide or self.calls:
             return None
-        if one.lists == "collected" and len(self.lists) == 1:
+        if one.lists == "collected" and len(self.lists) == 1 and self.state <= _LIGHT_STATE:
             return self._collecting(one)
         if one.in_warp or not self.stores or self.lists:
             return None
