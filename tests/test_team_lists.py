@@ -162,11 +162,10 @@ def test_lists_shorter_than_what_a_lane_has(n: int, k: int, dtype: str, shift: i
     case = Case(best, {"x": x}, *x.shape, {"k": k})
     for number, schedule in enumerate(all_short(case, shift)):
         if schedule.lists == "sorted" and schedule.width > 1 and schedule.vectors > k:
-            for lane in range(schedule.lanes):
+            for lane in range(number % min(5, schedule.lanes), schedule.lanes, 5):
                 first = schedule.width * lane
                 x[6] = rows[6].astype(x.dtype)
                 x[6, first :: schedule.width * schedule.lanes] += np.asarray(50, x.dtype)
-                if lane % 5 == number % 5:
-                    check(x, k, seed=number, shift=shift, schedule=schedule)
-            found += 1
+                check(x, k, seed=number, shift=shift, schedule=schedule)
+                found += 1
     assert found >= 1

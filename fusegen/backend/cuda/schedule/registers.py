@@ -16,7 +16,7 @@ _FOLDED: tuple[int, tuple[tuple[int, RegisterLimit], ...]] = 25, (
     (34, 56), (48, 64), (56, 72), (10**6, 80))
 """Elements of 16 bits that a lane folds one by one, from which on few registers are best, and the
 fewest that do for so many at most: of one array, with a state that is not the largest."""
-_LIGHT_STATE = 24  # registers beyond a pair of numbers, with which these suffice
+_LIGHT_STATE = 24  # registers beyond a pair of numbers, with which these and the next suffice
 _COLLECTED: tuple[tuple[int, RegisterLimit], ...] = (
     (16, 40), (24, 48), (28, 56), (40, 64), (44, 72), (60, 80))
 _DENSE: RegisterLimit = 64
