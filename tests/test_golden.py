@@ -27,7 +27,8 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
     "softmax_topk.cluster.sm_90.cu": (
         "softmax_topk", {"target": "sm_90", "n_rows": 1, "n_cols": 129_024, "k": 5}),
     "softmax_topk.together.sm_90.cu": (
-        "softmax_topk", {"target": "sm_90", "n_rows": 1, "n_cols": 262_144, "k": 64}),
+        "softmax_topk", {"target": "sm_90", "n_rows": 1, "n_cols": 262_144, "k": 64,
+                         "dtype": "float64"}),
     "softmax_topk.unfused.sm_80.cu": (
         "softmax_topk", {"target": "sm_80", "n_cols": 1000, "k": 5, "form": "unfused"}),
     "moe_gate.sm_90.cu": (

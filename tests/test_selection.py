@@ -82,7 +82,7 @@ def test_lists_have_prices() -> None:
     lines = section(fg.library.topk.explain(target="sm_90", k=64, n_rows=4000, n_cols=129_024))
     assert lines[2].startswith("→ a block, through a ring, 128 threads, 4 × 4")
     lines = section(fg.library.topk.explain(target="sm_90", k=64, n_rows=1, n_cols=129_024))
-    assert lines[2].startswith("→ a cluster, in registers, 512 threads × 8 blocks, 8 × 4")
+    assert lines[2].startswith("→ a cluster, in registers, 256 threads × 8 blocks, 16 × 4")
     assert any("slices" in line for line in lines)
     lines = section(fg.library.topk.explain(target="sm_90", k=5, n_rows=20, n_cols=1_000_000))
     assert lines[2].startswith("→ blocks all over the grid, from memory, 256 threads × 26 blocks")

@@ -7,12 +7,13 @@
 //            top = best 5 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       chunks of 32, merged thread → warp → block → cluster
-// Schedule   row per cluster of blocks, 8 × 4 elements per thread and chunk, aligned loads
-// Launch     softmax_topk_kernel<<<blocks · n_rows, 256>>>; clusters of blocks
+// Schedule   row per cluster of blocks in registers, 8 × 4 elements per thread and chunk, aligned loads, lists collected
+// Launch     softmax_topk_kernel<<<blocks · n_rows, 256, 14656>>>; clusters of blocks
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
 //            5 ≤ n_cols
 //            n_cols ≤ 2^30
+//            n_cols ≤ 256 · 32 · blocks
 // Bytes      reads each element once, writes 60 bytes a row
 
 #include <fusegen/math/divisor.cuh>
@@ -21,12 +22,9 @@
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
 #include <fusegen/walk.cuh>
-#include <fusegen/topk/packed_keys.cuh>
-#include <fusegen/topk/first_threshold.cuh>
-#include <fusegen/topk/look_ahead.cuh>
-#include <fusegen/topk/tile.cuh>
-#include <fusegen/topk/gather.cuh>
-#include <fusegen/topk/finish.cuh>
+#include <fusegen/topk/lane_keys.cuh>
+#include <fusegen/topk/each_item.cuh>
+#include <fusegen/topk/collected_cluster.cuh>
 #include <fusegen/meet/cluster.cuh>
 
 using namespace fusegen;
@@ -42,16 +40,7 @@ template <typename T, int kCount> using Items = Chunk<T, kCount, Layout>;
 #define kInfinity __int_as_float(0x7f800000)
 #define kNaN __int_as_float(0x7fc00000)
 
-using TopKeys = PackedKeys<FloatOrder<0>, column_t>;  // candidates for top
-
-// How top is kept: its K, room, when it is cut and how it is put in order. <fusegen/topk/list.cuh>
-struct TopPlan {
-    static constexpr int kK = 5, kSlots = 768, kKept = 21, kCutAt = 76;
-    static constexpr int kCountable = 256, kFullBin = 96, kBinBits = 9;
-    static constexpr int kGroups = 1, kSamples = 512;
-    static constexpr bool kGuess = false;
-};
-using TopList = ClusterKBest<Layout, kVectors, TopKeys, TopPlan, kBlocks>;
+using TopKeys = LaneKeys<FloatOrder<0>, column_t>;  // candidates for top
 
 // What sweep 1 keeps of a row.
 struct State {
@@ -76,17 +65,28 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
     return moved;
 }
 
+// a ⊕ b:
+//   m = max(a.m, b.m)
+//   sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
+//   top = best 5 of both lists
+__device__ __forceinline__ State merge(const State& a, const State& b)
+{
+    State r = combine(a, b);
+    const State a_moved = rebase(a, r), b_moved = rebase(b, r);
+    r.sum_exp = a_moved.sum_exp + b_moved.sum_exp;
+    return r;
+}
+
 // Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, float& top_peak_out, const Items<float, kCount>& x_items, int live)
+    State& state, const Items<float, kCount>& x_items, int live)
 {
     State chunk = State::identity();
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
         chunk.m = greater_of(chunk.m, x);
     });
-    top_peak_out = chunk.m;
     const State next = combine(state, chunk);
 
     // Move the sums to the new m, once a chunk, and add the chunk's.
@@ -99,7 +99,7 @@ __device__ __forceinline__ void sweep1_fold(
     });
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads, 2)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 4)
 softmax_topk_kernel(
     const float* __restrict__ x, float* __restrict__ values_out, long long* __restrict__ indices_out,
     long long x_stride, long long n_rows, long long n_cols_wide)
@@ -107,8 +107,10 @@ softmax_topk_kernel(
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
     const int rank = threadIdx.x;
     __shared__ State warp_states1[kBlocks + kMostThreads / 32];
-    __shared__ TopList top;
-    const TopKeys top_keys(n_cols);
+    const TopKeys top_keys{};
+    extern __shared__ __align__(16) unsigned char list_memory[];
+    auto& top_collected = *reinterpret_cast<CollectedCluster<Team, TopKeys, 5, 528, 10, kBlocks>*>(list_memory);
+    TopKeys::Key* top_best = top_collected.best;
     __cluster_barrier_arrive_relaxed();  // the blocks of the cluster are there, says the wait
     const int blocks = __clusterSizeInBlocks(), slice = __clusterRelativeBlockRank();
     const long long row = blockIdx.x / blocks;
@@ -117,67 +119,32 @@ softmax_topk_kernel(
     const column_t share = (n_vectors + blocks - 1) / blocks;  // of vectors, for each block
     const column_t begin = slice * share;
     const column_t end = begin + share < n_vectors ? begin + share : n_vectors;
+    const column_t at = opaque(begin + rank);
+    const int live = live_vectors<Team, kVectors>(at, end);
+    const bool whole = __all_sync(0xffffffffu, live == kVectors);
 
     // 1. Fold the slice.
     State folded1 = State::identity();
-    // Blocks of a row look for a first threshold together, if all have a tile whose warps are whole.
-    const bool together = n_vectors - (blocks - 1) * share >= Team::threads();
-    clear(top, rank);
-    const auto top_key = [=](column_t column) {
+    const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
+    Items<float, kItems> x_items;
+    load_items(x_items, x_row, at, live);
+    for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
+    const auto top_item = [&](int i) { return x_items[i]; };
+    const auto top_key = [&](column_t column) {
         const float x = x_row[column];
         return top_keys.key(x, column);
     };
-    const auto top_key_at = [=](column_t vector, int item) { return top_key(vector * kWidth + item); };
-    const auto top_keys_of = [=](TopList::Key (&keys)[kWidth], column_t vector) {
-        const column_t first = vector * kWidth;
-        Items<float, kWidth> x_items;
-        load_vector(x_items, 0, x_row + vector * kWidth);
-#pragma unroll
-        for (int i = 0; i < kWidth; ++i) {
-            const column_t column = first + i;
-            const float x = x_items[i];
-            keys[i] = top_keys.key(x, column);
-        }
-    };
-    Bar<TopList::Keys> top_bar{};  // the first tile sets it
-    for (column_t tile = begin; tile < end; tile += kVectors * Team::threads()) {
-        const column_t at = tile + rank;
-        const int live = live_vectors<Team, kVectors>(at, end);
-        const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
-        Items<float, kItems> x_items = {};
-        float top_peak = -kInfinity;
-        for_tile<Team, kVectors>(tile, end, rank, live, [&](int live) {
-            load_items(x_items, x_row, at, live);
-            sweep1_fold<kItems>(folded1, top_peak, x_items, live);
-        });
-        if (together && tile == begin) __cluster_barrier_wait();
-        const Tile<column_t> here{begin, end, tile, live, rank};
-        // Candidates for top: only chunks whose greatest item reaches the bar are looked at.
-        const auto top_key_of = [&](int i) { return top_key(column_of(i)); };
-        const auto top_item = [&](int i) { return x_items[i]; };
-        FirstTile top_first{};
-        if (tile == begin) {
-            const auto again = [&] {
-                x_items = {};
-                load_items(x_items, x_row, at, live);
-            };
-            top_first = first_tile<false>(top, top_keys, top_bar, here, 0, top_peak, top_item, again, together, n_vectors);
-        }
-        const auto top_pending =
-            pending_items(top, top_keys, top_bar, live, top_peak, top_first.late, top_item, column_of, top_key_of);
-        take_tile(top, top_keys, top_bar, here, top_pending, top_peak, top_key_of, top_key_at, top_keys_of, top_first.lopsided);
-    }
-    if (!together) __cluster_barrier_wait();
-    tell_count(top, rank);
+    const ItemPeaks<TopKeys, kVectors, kWidth, 1, 8> top_peaks(live, top_item);
+    EachItem<TopKeys, kVectors, kWidth, false, decltype(top_item), decltype(column_of)> top_each(live, top_item, column_of);
+    const unsigned top_low = reach_in_cluster(top_collected, n_vectors, live, rank, column_t{-1}, top_peaks, top_each, top_key);
     const State state = cluster_reduce<Team, kBlocks>(folded1, warp_states1);
 
     // The first block takes over the lists of the others.
-    gather(top, rank);
     if (slice > 0) return;
-    const auto* top_best = finish(top, rank);
+    order_in_cluster<false>(top_collected, n_cols, top_low, rank, top_key);
     const float m = state.m;  // texts.py  m = fg.max(x)
     const float sum_exp = isfinite(m) ? state.sum_exp : kNaN;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    for (int entry = rank; entry < 5; entry += Team::threads()) {
+    if (const int entry = rank; entry < 5) {
         const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);

@@ -21,6 +21,7 @@ from fusegen.backend.target import WARP
 
 _MOST_WORDS = {4: 48, 2: 44}  # bytes of an element → registers of a thread's items
 _MOST_OF_SLICE = {4: 48, 2: 32}  # the same, where several blocks hold a row
+_MOST_OF_CLUSTER = 80  # the same, where blocks of a cluster do: 512 threads of 128 registers
 _THREADS = (64, 128, 256, 512)
 _MOST_OF_WARP = 256  # entries that one warp collects where two can: they take 0.6 to 0.9 times
 _ALONE = 1.35  # candidates for an entry: a bar is of peaks, and not sought to the end
@@ -184,13 +185,14 @@ def collected_in_clusters(
     if base.width == 1 or len(lists) > 1:
         return
     base, (k,) = replace(base.having(home=Registers()), lists="collected"), lists
-    most = _most_vectors(base, size, split=True)
+    least = _most_vectors(base, size, split=True) // 3  # fewer would have more to tell one another
+    most = _MOST_OF_CLUSTER * 4 // (base.width * size)
     for blocks in base.target.cluster_sizes:
         share = -(-n_vectors // blocks)
         for threads in (256, 512):
             vectors = -(-share // threads)
             # All blocks have some of the row.
-            if most < 3 * vectors <= 3 * most and n_vectors > (blocks - 1) * share:
+            if least < vectors <= most and n_vectors > (blocks - 1) * share:
                 one = replace(base.having(team=Cluster(blocks), threads=threads, vectors=vectors),
                               fixed=True)
                 room = base.target.shared_per_sm // (bytes_of(k, one) + 1024)

@@ -147,7 +147,7 @@ def price_of_lists(
         return Price(tuple(few(one, work, work.rows, k, lists)), adds=True)
     row = work.vectors * work.vector_bytes / one.target.bandwidth
     rate = one.target.multiprocessors * figures.short_lists.rate
-    entries = 1.0 + lists.entry * k / rate / row
+    entries = 1.0 + lists.entry * k / (1.0 + k / lists.entries) / rate / row
     factors = [("loads", _loads(one, lists)), ("lists", _lists(one, work, k, lists)),
                ("warps", _warps(one, work, lists)), ("entries", entries)]
     if work.rows is not None:

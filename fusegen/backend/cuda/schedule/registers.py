@@ -88,15 +88,17 @@ class Needs:
     def _collecting(self, one: CudaSchedule) -> RegisterLimit | None:
         """For lists of rows in registers: as few as hold the items; where blocks of a grid share a
         row, as many as there are for so few. None: as usual, as where several arrays take more."""
+        items = one.vectors * self.words
         if one.blocks == 1:
-            items = one.vectors * self.words
             if one.in_warp:
                 peaks = one.vectors // together_of(self.k, one, pairs=self.narrow)
                 items += peaks if peaks > 1 else 0
             found = next((n for most, n in _COLLECTED if items <= most), None)
             dense = found is not None and found < _DENSE and makes_keys(self.k, one)
             return _DENSE if dense else found
-        if self.rows is None or one.clustered:
+        if one.clustered:
+            return 64 if items <= 40 else 80 if items <= 48 and one.threads <= 256 else 128
+        if self.rows is None:
             return None
         wanted = -(-self.rows * one.blocks // one.target.multiprocessors)
         fit = [n for n in HELD if n >= one.registers and

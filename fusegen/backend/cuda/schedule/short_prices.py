@@ -105,7 +105,7 @@ def _of_clusters(
     k = sum(best.k for s in program.sweeps for best in s.monoid.lists)
     at_once = slots(one, one.per_sm, few.clustered, few.clustered_16) // one.blocks
     row = work.vectors * work.vector_bytes / one.target.bandwidth * 1e6
-    life = short.cluster_round + short.cluster_entry * k / one.threads
+    life = short.cluster_round + short.cluster_entry * k
     life += short.cluster_warp * one.blocks * one.threads / WARP
     life += short.cluster_member * one.items * _members(program)
     life += short.cluster_word * one.vectors * work.vector_bytes / _WORD
@@ -122,9 +122,9 @@ def _gathered(k: int, one: CudaSchedule, work: Work, short: ShortLists) -> float
     """Microseconds until the last block of a row has the best of its slices' lists."""
     if not one.split:
         return 0.0
-    entries = short.gathered_entry * k + short.gathered_slice_entry * k * one.blocks
     rounds = -(-(work.rows or 1) * one.blocks // (one.per_sm * one.target.multiprocessors))
-    return short.gathered * rounds + short.gathered_slice * one.blocks + entries
+    slices = short.gathered_slice * one.blocks
+    return short.gathered * rounds + slices + short.gathered_entry * k
 
 
 def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:

@@ -85,6 +85,7 @@ template <typename Column>
 struct WholeRow {
     Column n_cols;
 
+    __device__ __forceinline__ Span span() const { return {0, static_cast<int>(n_cols)}; }
     __device__ __forceinline__ Column count() const { return n_cols; }
     __device__ __forceinline__ Column of(Column j) const { return j; }
 };
@@ -112,8 +113,9 @@ __device__ __forceinline__ unsigned bring(
     return all;
 }
 
-// The kK best of `count` that were brought, in order, to `collected.best`: all of them between two words. Where there
-// was no room for them, the row is searched. kKeys: they are keys, not columns.
+// The kK best of `count` that were brought, in order, to `collected.best`: all of them between two words. Of a slice's
+// list, those are in order that are looked at first, and the last one is where it would be. Where there was no room for
+// them, the row is searched. kKeys: they are keys, not columns.
 template <bool kKeys, typename CollectedType, typename Columns, typename KeyAt>
 __device__ __forceinline__ void order_brought(
     CollectedType& collected, const Columns& columns, int count, unsigned low, unsigned high, int rank,
@@ -135,14 +137,24 @@ __device__ __forceinline__ void order_brought(
         }
     }
     if constexpr (!kKeys) {
-        for (int j = rank; j < count; j += Team::kThreads)
-            collected.best[j] = key_at(static_cast<Column>(collected.best[j]));
+        constexpr int kTeam = Team::kThreads, kBatch = 4;
+        for (int first = rank; first < count; first += kBatch * kTeam) {
+            typename CollectedType::Key keys[kBatch];
+#pragma unroll
+            for (int b = 0; b < kBatch; ++b) {  // all loads are under way together
+                const int j = first + b * kTeam;
+                if (j < count) keys[b] = key_at(static_cast<Column>(collected.best[j]));
+            }
+#pragma unroll
+            for (int b = 0; b < kBatch; ++b)
+                if (first + b * kTeam < count) collected.best[first + b * kTeam] = keys[b];
+        }
         Team::sync();
     }
     if constexpr (CollectedType::kSlices)
-        put_in_order(collected, count, low, high, rank);
+        put_in_order(collected, columns.span(), columns.ahead(kK), count, low, high, rank);
     else
-        order_collected(collected, count, low, high, rank);
+        order_collected(collected, columns.span(), kK, count, low, high, rank);
 }
 
 // A row, or its slice, in a team's registers: its kK best, in order, to `collected.best`; fewer if there are no more.

@@ -24,19 +24,22 @@ struct CollectedCluster : Collected<TeamType, KeysType, kBest, kRoomFor, kBinBit
     Told told[kWarps];
 };
 
-// The greatest word that warps reach who have kBest elements between them.
+// The greatest word that warps reach who have kBest elements between them. Several lanes hold a warp's word to others'.
 template <typename CollectedType>
 __device__ __forceinline__ unsigned bar_of_cluster(CollectedType& collected, int rank)
 {
-    constexpr int kWarps = CollectedType::kWarps;
-    if (rank < kWarps) {
-        const unsigned word = collected.told[rank].word;
-        unsigned reach = 0;
+    constexpr int kWarps = CollectedType::kWarps, kThreads = CollectedType::Team::kThreads;
+    constexpr int kLanes = kThreads >= 8 * kWarps ? 8 : kThreads >= 4 * kWarps ? 4 : 2;
+    static_assert(kThreads >= 2 * kWarps, "no lanes for a warp's word");
+    const int warp = rank / kLanes;
+    const unsigned word = warp < kWarps ? collected.told[warp].word : 0;
+    unsigned reach = 0;
 #pragma unroll 8
-        for (int other = 0; other < kWarps; ++other)
-            reach += collected.told[other].word >= word ? collected.told[other].share : 0;
-        if (reach >= CollectedType::kK) atomicMax(&collected.bar, word);
-    }
+    for (int other = rank % kLanes; other < kWarps; other += kLanes)
+        reach += collected.told[other].word >= word ? collected.told[other].share : 0;
+#pragma unroll
+    for (int apart = 1; apart < kLanes; apart *= 2) reach += __shfl_xor_sync(0xffffffffu, reach, apart);
+    if (warp < kWarps && reach >= CollectedType::kK) atomicMax(&collected.bar, word);
     CollectedType::Team::sync();
     return collected.bar;
 }

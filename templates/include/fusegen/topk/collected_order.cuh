@@ -5,31 +5,53 @@
 
 namespace fusegen {
 
-// Bins of keys between two top words, the highest first: even ones of words, on which binades count alike, or, where
-// numbers of both signs are between, of values.
-template <typename Keys, int kBins>
+// Neighbouring columns.
+struct Span {
+    int first, columns;
+};
+
+// Bins of keys between two top words, the highest first: even ones of orders, on which binades count alike, or, where
+// numbers of both signs are between, of values. kApart: where there are more bins than orders, as few values have 16
+// bits, equal ones are apart by their columns.
+template <typename Keys, int kBins, bool kApart>
 struct WordBins {
-    unsigned high, scale;
-    float from, each;
+    unsigned high, scale, each, part;  // each: bins of an order; part: of a column, in 2^-32
+    int first, last;                   // column, and the last one behind it
+    float from, step;
     bool even;  // of values?
 
-    __device__ __forceinline__ WordBins(unsigned low, unsigned high) : high(high), scale(0), from(0), each(0)
+    __device__ __forceinline__ WordBins(unsigned low, unsigned high_word, const Span& span)
+        : high(Keys::order_of_word(high_word)), scale(0), each(0), part(0), first(span.first),
+          last(max(span.columns - 1, 0)), from(0), step(0)
     {
-        const auto last = Keys::value_of_word(high);
-        even = Keys::kFloats && low < Keys::kZeroWord && high > Keys::kZeroWord && last < Keys::infinity();
+        constexpr float kAll = 4294967296.0f;
+        const auto greatest = Keys::value_of_word(high_word);
+        even = Keys::kFloats && low < Keys::kZeroWord && high_word > Keys::kZeroWord && greatest < Keys::infinity();
+        const float orders = static_cast<float>(high - Keys::order_of_word(low)) + 1.0f;
         if (even) {
-            from = last;
-            each = __fdividef(kBins - 1.0f, from - Keys::value_of_word(low));
+            from = greatest;
+            step = __fdividef(kBins - 1.0f, from - Keys::value_of_word(low));
+        } else if (!kApart || 2 * orders > kBins) {
+            scale = whole(__fdividef(kBins * kAll, orders) * 0.999f);
         } else {
-            const float words = __fdividef(kBins * 4294967296.0f, static_cast<float>(high - low) + 1.0f) * 0.999f;
-            scale = words < 4294967040.0f ? static_cast<unsigned>(words) : 0xffffff00u;
+            each = static_cast<unsigned>(__fdividef(kBins, orders) * 1.0001f);  // no quotient is next to a whole number
+            part = whole(__fdividef(each * kAll, static_cast<float>(span.columns + 1)) * 0.9999f);
         }
     }
     __device__ __forceinline__ unsigned of(typename Keys::Key key) const
     {
         const unsigned word = top_word(key);
-        if (!even) return __umulhi(high - word, scale);
-        return min(static_cast<unsigned>((from - Keys::value_of_word(word)) * each), kBins - 1u);
+        if (even) return min(static_cast<unsigned>((from - Keys::value_of_word(word)) * step), kBins - 1u);
+        const unsigned below = high - Keys::order_of_word(word);
+        if (!kApart) return __umulhi(below, scale);
+        const int column = min(max(static_cast<int>(Keys::column(key)) - first, 0), last);
+        return __umulhi(below, scale) + below * each + __umulhi(column, part);
+    }
+
+  private:
+    static __device__ __forceinline__ unsigned whole(float x)
+    {
+        return x < 4294967040.0f ? static_cast<unsigned>(x) : 0xffffff00u;
     }
 };
 
@@ -72,11 +94,12 @@ __device__ __forceinline__ void order_by_warp(CollectedType& collected, int coun
     CollectedType::Team::sync();
 }
 
-// Puts the kK best of `count` keys in order, at `collected.best`, where they are: all of them between two words. Bins
-// say where keys go, and inside a bin they are counted. The bins are clear.
+// Puts the kK best of `count` keys in order, at `collected.best`, where they are: all of them between two words, their
+// columns, but a few beside them, in a span. Bins say where keys go, and inside a bin they are counted. The bins are
+// clear. Behind the first `exact` keys and before the kK-th best, those of a bin are in no order.
 template <typename CollectedType>
 __device__ __forceinline__ void order_collected(
-    CollectedType& collected, int count, unsigned low, unsigned high, int rank)
+    CollectedType& collected, const Span& span, int exact, int count, unsigned low, unsigned high, int rank)
 {
     typedef typename CollectedType::Team Team;
     typedef typename CollectedType::Keys Keys;
@@ -92,7 +115,7 @@ __device__ __forceinline__ void order_collected(
         }
     }
     auto& tally = collected.tally;
-    const WordBins<Keys, kBins> bins(low, high);
+    const WordBins<Keys, kBins, !Team::kOneWarp> bins(low, high, span);
     Key mine[kMine];
     unsigned bin[kMine], turn[kMine];
 #pragma unroll
@@ -135,7 +158,9 @@ __device__ __forceinline__ void order_collected(
         const unsigned stop = bin[m] + 1 < kBins ? tally.bins[bin[m] + 1] : count;
         // As many as there are registers for; short lists have few to a bin.
         constexpr int kAtOnce = Team::kOneWarp ? 2 : kK <= CollectedType::kFew ? 1 : 4;
-        const unsigned place = first[m] + better_in_bin<kAtOnce>(collected.beside, mine[m], first[m], stop);
+        const bool any = first[m] >= exact && stop < kK;
+        const unsigned better = any ? turn[m] : better_in_bin<kAtOnce>(collected.beside, mine[m], first[m], stop);
+        const unsigned place = first[m] + better;
         if (place < kK) collected.best[place] = mine[m];
     }
     Team::sync();
@@ -143,9 +168,10 @@ __device__ __forceinline__ void order_collected(
 
 // The same, the code of which is there once.
 template <typename CollectedType>
-__device__ __noinline__ void put_in_order(CollectedType& collected, int count, unsigned low, unsigned high, int rank)
+__device__ __noinline__ void put_in_order(
+    CollectedType& collected, Span span, int exact, int count, unsigned low, unsigned high, int rank)
 {
-    order_collected(collected, count, low, high, rank);
+    order_collected(collected, span, exact, count, low, high, rank);
 }
 
 }  // namespace fusegen

@@ -5,17 +5,25 @@
 
 namespace fusegen {
 
+// Entries of a slice's list that are held to others' for a bar, and, a power of two, those that are looked at first.
+__device__ __forceinline__ int share_in_slice(int k, int slices) { return min(k, share_of(5 * k, 4 * slices)); }
+__device__ __forceinline__ int bits_ahead(int k, int slices) { return 32 - __clz(2 * share_in_slice(k, slices) + 7); }
+
 // The columns of a block's slice: neighbours from `first` on and, of the first slice, those beside whole vectors: the
 // row's `head` first ones, and what is left behind `end`.
 template <typename Column>
 struct Slice {
     Column first, columns, head, edges, end;
+    int slices;
 
-    __device__ __forceinline__ Slice(Column n_cols, Column head, Column begin, Column end, Column n_vectors, int width)
+    __device__ __forceinline__ Slice(
+        Column n_cols, Column head, Column begin, Column end, Column n_vectors, int width, int slices)
         : first(head + begin * width), columns(end > begin ? (end - begin) * width : 0), head(head),
-          edges(begin == 0 ? n_cols - n_vectors * width : 0), end(head + n_vectors * width)
+          edges(begin == 0 ? n_cols - n_vectors * width : 0), end(head + n_vectors * width), slices(slices)
     {
     }
+    __device__ __forceinline__ Span span() const { return {static_cast<int>(first), static_cast<int>(columns)}; }
+    __device__ __forceinline__ int ahead(int k) const { return 1 << bits_ahead(k, slices); }
     __device__ __forceinline__ Column count() const { return columns + edges; }
     __device__ __forceinline__ Column of(Column j) const
     {
@@ -54,22 +62,21 @@ __device__ __noinline__ void search_slices(
         [&](int j) { return from[j]; });
 }
 
-// The best of all slices' lists, which are in order, to `collected.best`. Each list has kK entries, with zeros where
-// its slice had no more. Few entries are among the best, unless the row is in some order: so what is n-th among the
-// s-th ones, n s >= k, is a bar, and the last one of each list, too; and only of lists whose first ones all reach it,
-// others are looked at. What runs here has not run before, and code comes from far: there is little of it.
+// The best of all lists of a row's slices to `collected.best`. Each list has kK entries, with zeros where its slice had
+// no more. Few entries are among the best, unless the row is in some order: so what is n-th among the s-th ones,
+// n s >= k, is a bar, and the last one of each list, too; and only of lists whose first ones all reach it, others are
+// looked at. What runs here has not run before, and code comes from far: there is little of it.
 template <typename CollectedType>
 __device__ __forceinline__ void gather_slices(
-    CollectedType& collected, const typename CollectedType::Key* from, int slices, int rank)
+    CollectedType& collected, const typename CollectedType::Key* from, int n_cols, int slices, int rank)
 {
     typedef typename CollectedType::Key Key;
     typedef typename CollectedType::Team Team;
     constexpr int kK = CollectedType::kK, kRoom = CollectedType::kRoom, kTeam = Team::kThreads, kBatch = 4;
     auto& tally = collected.tally;
     Key* const told = collected.beside;
-    const int share = min(kK, share_of(5 * kK, 4 * slices)), shares = share_of(kK, share);
-    const int bits = 32 - __clz(2 * share + 7), ahead = 1 << bits;  // entries of a list that are looked at
-    const int looked = slices << bits;
+    const int share = share_in_slice(kK, slices), shares = share_of(kK, share);
+    const int bits = bits_ahead(kK, slices), ahead = 1 << bits, looked = slices << bits;
     if (rank == 0) collected.bar = 1, collected.count = collected.crowded = collected.high = 0;
     clear_bins(tally, rank);
     Team::sync();
@@ -124,7 +131,7 @@ __device__ __forceinline__ void gather_slices(
     if (count > kRoom)
         search_slices(collected, from, slices * kK, rank);
     else
-        put_in_order(collected, count, top_word(bar), collected.high, rank);
+        put_in_order(collected, Span{0, n_cols}, kK, count, top_word(bar), collected.high, rank);
 }
 
 }  // namespace fusegen

@@ -20,6 +20,7 @@ struct LaneKeys {
     static constexpr unsigned kZeroWord = 0x80000000u >> Order::kSpareBits;
     static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
     static __device__ __forceinline__ float value_of_word(unsigned word) { return Order::value(word); }
+    static __device__ __forceinline__ unsigned order_of_word(unsigned word) { return word; }
     static __device__ __forceinline__ unsigned order_of(Key key) { return static_cast<unsigned>(key >> 32); }
     static __device__ __forceinline__ unsigned order(Value value) { return Order::of(value); }
     static __device__ __forceinline__ Value value_of_order(unsigned order) { return Order::value(order); }

@@ -41,6 +41,7 @@ struct PairKeys {
     {
         return static_cast<Value>(half(word >> 16));
     }
+    static __device__ __forceinline__ unsigned order_of_word(unsigned word) { return word >> 16; }
     static __device__ __forceinline__ unsigned order_of(Key key) { return key >> 16; }
     // The order of bits that are no NaN but the greatest, and back. Zeros differ. One asks and the other does not, as
     // compilers then save no register of lists that a warp collects.
