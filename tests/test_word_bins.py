@@ -16,7 +16,8 @@ BINS = 1024
 KERNEL = """
 typedef LaneKeys<FloatOrder<{spare}>, int> Keys;
 extern "C" __global__ void bins_of(
-    const float* x, const int* column, unsigned long long* keys, unsigned* bins, int n, int first, int columns)
+    const float* x, const int* column, unsigned long long* keys, unsigned* bins, int n, int first,
+    int columns)
 {{
     unsigned low = 0xffffffffu, high = 0;
     for (int i = 0; i < n; ++i) {{

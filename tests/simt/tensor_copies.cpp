@@ -75,6 +75,11 @@ void copy_tensor(const TensorCopy& copy, int line) {
         fail(line, "cp.async.bulk.tensor: %u coordinates for a tensor of %u dimensions", copy.rank,
              unsigned{map.rank});
     }
+    const int64_t first = int64_t{copy.at[0]} * static_cast<int64_t>(map.strides[0]);
+    if (first % 16) {  // an illegal instruction on sm_90, whatever the box
+        fail(line, "cp.async.bulk.tensor: a box that begins %lld bytes behind a row's start, no multiple of 16",
+             static_cast<long long>(first));
+    }
     if (copy.to % 128) {
         fail(line, "misaligned access: cp.async.bulk.tensor to address %#llx needs an alignment of "
              "128 bytes", static_cast<unsigned long long>(copy.to));

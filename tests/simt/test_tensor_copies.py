@@ -98,6 +98,7 @@ def test_rounded_to_tfloat32() -> None:
     [
         ("copy_tile_2d(base + 16, &map, barrier, 0, 0)", "needs an alignment of 128 bytes"),
         ("copy_tile_3d(base, &map, barrier, 0, 0, 0)", "3 coordinates for a tensor of 2"),
+        ("copy_tile_2d(base, &map, barrier, 1, 0)", "begins 2 bytes behind .* no multiple of 16"),
         ("copy_tile_2d(base + 1024, &map, barrier, 0, 0)", "out-of-bounds shared write|of dynamic"),
         ("copy_tile_2d(base, &map, barrier + 8, 0, 0)", "no mbarrier|out-of-bounds|uninitialised"),
         ("copy_tile_2d(base, reinterpret_cast<const TensorMap*>(y), barrier, 0, 0)",

@@ -84,9 +84,10 @@ __device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity)
 //
 // One thread asks, a barrier counts the bytes. Of a tensor a box is copied, whose extents the map holds;
 // coordinates are elements, the innermost dimension first. What lies outside of the tensor becomes zeros,
-// and counts as bytes. Boxes begin at multiples of 128 bytes; with the 128-byte swizzle the innermost
-// extent is at most 128 bytes, and 16 bytes number i of the row of 128 bytes number r lie at i ^ (r % 8),
-// rows counted from a multiple of 1024 bytes.
+// and counts as bytes. In memory a box begins a multiple of 16 bytes behind a row's start: any other is an
+// illegal instruction on sm_90. In shared memory boxes begin at multiples of 128 bytes; with the 128-byte
+// swizzle the innermost extent is at most 128 bytes, and 16 bytes number i of the row of 128 bytes number r
+// lie at i ^ (r % 8), rows counted from a multiple of 1024 bytes.
 
 // What cuTensorMapEncodeTiled makes. A kernel's parameter: `const __grid_constant__ TensorMap map`.
 struct __align__(64) TensorMap {
