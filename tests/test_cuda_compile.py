@@ -189,6 +189,28 @@ def test_lists_beside_many_statistics_stay_in_registers(n_cols: int, dtype: str)
         assert report.spill_bytes <= 192, (schedule.describe(), report)
 
 
+@fg.pipeline
+def list_and_statistics(x, *, k):  # type: ignore[no-untyped-def]
+    m = fg.max(x)
+    e = fg.exp(x - m)
+    return fg.topk(x, k), m + fg.log(fg.sum(e)), fg.var(x), fg.argmin(x), fg.sum(e * x)
+
+
+@pytest.mark.parametrize(("n_cols", "k", "rows"), [
+    (8000, 60, 2000), (72_125, 1024, 132), (307_059, 109, 1)])
+def test_lists_beside_statistics_of_16_bits_stay_in_registers(
+    n_cols: int, k: int, rows: int
+) -> None:
+    """What is unpacked lies beside the row's words and the state's."""
+    case = Case(list_and_statistics, {"x": np.zeros((1, n_cols), np.float16)}, 1, n_cols, {"k": k})
+    work = case.work(n_rows=rows, aligned=False)
+    found = [c.schedule for c in candidates(work.program, work.problem, work.target)]
+    held = [s for s in found if s.lists == "collected"]
+    for schedule in held[:1] + [s for s in held if s.vectors >= 8][:2]:
+        (report,) = nvrtc.compile_for(cuda_source(work.program, schedule).text(), "sm_90").reports
+        assert report.spill_bytes <= 48, (schedule.describe(), report)
+
+
 @pytest.mark.parametrize("n_cols", [1001, 2999, 6003])
 def test_lists_beside_other_arrays_have_schedules(n_cols: int) -> None:
     """However many registers the items of two arrays would take."""

@@ -12,17 +12,17 @@
 // State      (top 5 of div_stored), of no elements (empty)
 // a ⊕ b      top = best 5 of both lists
 // Text       as written, nothing merged
-// Tree       chunks of 32, merged thread → warp
-// Schedule   row per 32 lanes in registers, 8 × 4 elements per thread and chunk, aligned loads, lists sorted
-// Launch     softmax_topk_1_m_kernel<<<⌈n_rows / 4⌉, 128>>>
-//            softmax_topk_2_sum_exp_kernel<<<⌈n_rows / 4⌉, 128>>>
-//            softmax_topk_3_map_kernel<<<⌈n_rows / 4⌉, 128>>>
-//            softmax_topk_4_top_kernel<<<⌈n_rows / 4⌉, 128>>>
+// Tree       chunks of 16, merged thread → warp → block
+// Schedule   row per block in registers, 4 × 4 elements per thread and chunk, aligned loads, lists collected
+// Launch     softmax_topk_1_m_kernel<<<n_rows, 64>>>
+//            softmax_topk_2_sum_exp_kernel<<<n_rows, 64>>>
+//            softmax_topk_3_map_kernel<<<n_rows, 64>>>
+//            softmax_topk_4_top_kernel<<<n_rows, 64>>>
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
 //            5 ≤ n_cols
 //            n_cols ≤ 2^30
-//            n_cols ≤ 32 · 32
+//            n_cols ≤ 64 · 16
 // Bytes      reads each element 4 times (x, div_stored), writes once and 60 bytes a row
 
 #include <fusegen/math/divisor.cuh>
@@ -30,15 +30,15 @@
 #include <fusegen/walk.cuh>
 #include <fusegen/store.cuh>
 #include <fusegen/topk/lane_keys.cuh>
-#include <fusegen/topk/sorted.cuh>
-#include <fusegen/meet/lanes.cuh>
+#include <fusegen/topk/each_item.cuh>
+#include <fusegen/topk/collected.cuh>
+#include <fusegen/meet/block.cuh>
 
 using namespace fusegen;
 
-using Team = Lanes<32>;  // lanes of a warp, which own a row
-constexpr int kRowsPerBlock = 4;
-constexpr int kMostThreads = 128;  // of a block
-constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
+using Team = Block<64>;  // threads of a block, which owns a row
+constexpr int kMostThreads = 64;  // of a block
+constexpr int kVectors = 4, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;
@@ -109,16 +109,15 @@ __device__ __forceinline__ void sweep3_map(
     });
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 20)
 softmax_topk_1_m_kernel(
     const float* __restrict__ x, float* __restrict__ m_kept_out, long long x_stride,
     long long n_rows, long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
-    const int team = threadIdx.x / Team::threads();  // of this block
-    const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
-    if (row >= n_rows) return;
+    const int rank = threadIdx.x;
+    __shared__ State1 warp_states1[kMostThreads / 32];
+    const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
     const column_t at = opaque(begin + rank);
@@ -130,23 +129,22 @@ softmax_topk_1_m_kernel(
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
-    const State1 state = lanes_reduce<Team::kThreads>(folded1);
+    const State1 state = block_reduce<Team>(folded1, warp_states1);
     const float m = state.m;  // texts.py  m = fg.max(x)
     if (rank == 0)
         m_kept_out[row] = m;  // texts.py  m = fg.max(x)
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 20)
 softmax_topk_2_sum_exp_kernel(
     const float* __restrict__ x, const float* __restrict__ m_kept_in,
     float* __restrict__ sum_exp_kept_out, long long x_stride, long long n_rows,
     long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
-    const int team = threadIdx.x / Team::threads();  // of this block
-    const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
-    if (row >= n_rows) return;
+    const int rank = threadIdx.x;
+    __shared__ State2 warp_states2[kMostThreads / 32];
+    const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
     const column_t begin = 0, end = n_cols / kWidth;
     const column_t at = opaque(begin + rank);
@@ -159,23 +157,21 @@ softmax_topk_2_sum_exp_kernel(
     Items<float, kItems> x_items;
     load_items(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep2_fold<kItems>(folded2, x_items, m_kept, live); });
-    const State2 state = lanes_reduce<Team::kThreads>(folded2);
+    const State2 state = block_reduce<Team>(folded2, warp_states2);
     const float sum_exp = state.sum_exp;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     if (rank == 0)
         sum_exp_kept_out[row] = sum_exp;  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 20)
 softmax_topk_3_map_kernel(
     const float* __restrict__ x, const float* __restrict__ m_kept_in,
     const float* __restrict__ sum_exp_kept_in, float* __restrict__ div_stored_out,
     long long x_stride, long long div_stored_stride, long long n_rows, long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
-    const int team = threadIdx.x / Team::threads();  // of this block
-    const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
-    if (row >= n_rows) return;
+    const int rank = threadIdx.x;
+    const long long row = blockIdx.x;
     const float* x_row = x + row * x_stride;
     float* div_stored_row = div_stored_out + row * div_stored_stride;
     const column_t begin = 0, end = n_cols / kWidth;
@@ -195,53 +191,37 @@ softmax_topk_3_map_kernel(
     store_items(div_stored_row, div_stored_items, at, live);
 }
 
-extern "C" __global__ void __launch_bounds__(kMostThreads)
+extern "C" __global__ void __launch_bounds__(kMostThreads, 20)
 softmax_topk_4_top_kernel(
     const float* __restrict__ div_stored, float* __restrict__ values_out,
     long long* __restrict__ indices_out, long long div_stored_stride, long long n_rows,
     long long n_cols_wide)
 {
     const column_t n_cols = static_cast<column_t>(n_cols_wide);
-    const int rank = threadIdx.x % Team::threads();  // of this thread in its team
-    const int team = threadIdx.x / Team::threads();  // of this block
+    const int rank = threadIdx.x;
     const TopKeys top_keys{};
-    TopKeys::Key top_own[1];  // this lane's entry
-    const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + team;
-    if (row >= n_rows) return;
+    __shared__ Collected<Team, TopKeys, 5, 48, 7> top_collected;
+    TopKeys::Key* top_best = top_collected.best;
+    const long long row = blockIdx.x;
     const float* div_stored_row = div_stored + row * div_stored_stride;
     const column_t begin = 0, end = n_cols / kWidth;
     const column_t at = opaque(begin + rank);
     const int live = live_vectors<Team, kVectors>(at, end);
 
     // 4. Search the row.
+    const auto column_of = [&](int i) { return (at + i / kWidth * Team::threads()) * kWidth + i % kWidth; };
     Items<float, kItems> div_stored_items;
     load_items(div_stored_items, div_stored_row, at, live);
-    // The best 5 for top lie in the 5 vectors with the best peaks: only these are sorted.
-    const auto top_peak_of = [&](int vector) {
-        float peak = -kInfinity;
-#pragma unroll
-        for (int item = 0; item < kWidth; ++item) {
-            const int i = vector * kWidth + item;
-            const float div_stored = div_stored_items[i];
-            peak = greater_of(peak, div_stored);
-        }
-        return top_keys.key(peak, at + vector * Team::kThreads);
+    const auto top_item = [&](int i) { return div_stored_items[i]; };
+    const auto top_key = [&](column_t column) {
+        const float div_stored = div_stored_row[column];
+        return top_keys.key(div_stored, column);
     };
-    const auto top_vector_at = [&](TopKeys::Key (&found)[kWidth], column_t at) {
-        const auto column_of = [&](int i) { return at * kWidth + i; };
-        Items<float, kWidth> div_stored_items;
-        load_items(div_stored_items, div_stored_row, at, 1);
-#pragma unroll
-        for (int item = 0; item < kWidth; ++item) {
-            const int i = item;  // as lines have it
-            const float div_stored = div_stored_items[i];
-            found[item] = top_keys.key(div_stored, column_of(i));
-        }
-    };
-    best_of_peaks<Team::kThreads, kVectors, kWidth, TopKeys, 5, false>(top_own, live, rank, 0, top_peak_of, top_vector_at);
-    give_out<Team::kThreads>(top_own, rank);
+    const ItemPeaks<TopKeys, kVectors, kWidth, 1, 4> top_peaks(live, top_item);
+    EachItem<TopKeys, kVectors, kWidth, false, decltype(top_item), decltype(column_of)> top_each(live, top_item, column_of);
+    collect_best(top_collected, WholeRow<column_t>{n_cols}, end - begin, live, rank, column_t{-1}, top_peaks, top_each, top_key);
     if (const int entry = rank; entry < 5) {
-        const auto top_entry = top_own[0];
+        const auto top_entry = top_best[entry];
         const auto top_value = top_keys.value(top_entry);
         const column_t top_column = top_keys.column(top_entry);
         values_out[row * 5 + entry] = top_value;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)

@@ -19,6 +19,7 @@ fewest that do for so many at most: of one array, with a state that is not the l
 _LIGHT_STATE = 24  # registers beyond a pair of numbers, with which these and the next suffice
 _COLLECTED: tuple[tuple[int, RegisterLimit], ...] = (
     (16, 40), (24, 48), (28, 56), (40, 64), (44, 72), (60, 80))
+_OF_CLUSTERS: tuple[tuple[int, RegisterLimit], ...] = ((40, 64), (48, 80))  # if two blocks fit so
 _DENSE: RegisterLimit = 64
 """Registers that hold the items of a thread that collects a list, of a warp's with their peaks, and
 all that do for so many; what does at least where keys are made of all. With fewer, loads wait for
@@ -54,8 +55,8 @@ class Needs:
             return replace(one, registers=128 if one.per_sm == 1 else 64)
         need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
         need += 16 * max(0, len(self.lists) - 1) + 32 * ("int" in self.lists)
-        collected = one.lists == "collected" and not one.in_warp
-        if one.width == MAX_WIDTH and not collected:
+        packed = one.lists == "collected" and not one.in_warp and self.state <= _LIGHT_STATE
+        if one.width == MAX_WIDTH and not packed:
             need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
         one = replace(one, registers=next(n for most, n in _LIMITS if need <= most))
         one = replace(one, registers=self._tight(one) or one.registers)
@@ -89,6 +90,8 @@ class Needs:
         """For lists of rows in registers: as few as hold the items; where blocks of a grid share a
         row, as many as there are for so few. None: as usual, as where several arrays take more."""
         items = one.vectors * self.words
+        if self.narrow:  # what is unpacked lies beside the state, of which lists are a part
+            items += max(0, self.state - 4 * len(self.lists))
         if one.blocks == 1:
             if one.in_warp:
                 peaks = one.vectors // together_of(self.k, one, pairs=self.narrow)
@@ -97,7 +100,9 @@ class Needs:
             dense = found is not None and found < _DENSE and makes_keys(self.k, one)
             return _DENSE if dense else found
         if one.clustered:
-            return 64 if items <= 40 else 80 if items <= 48 and one.threads <= 256 else 128
+            half = one.target.registers_per_sm // 2
+            these = (n for most, n in _OF_CLUSTERS if items <= most and one.threads * n <= half)
+            return next(these, 128)
         if self.rows is None:
             return None
         wanted = -(-self.rows * one.blocks // one.target.multiprocessors)
