@@ -6,14 +6,14 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 5 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
-// Tree       chunks of 64, merged thread → warp → block → cluster
-// Schedule   row per cluster of blocks in registers, 16 × 4 elements per thread and chunk, aligned loads, lists collected
-// Launch     softmax_topk_kernel<<<blocks · n_rows, 256, 8384>>>; clusters of blocks
+// Tree       chunks of 32, merged thread → warp → block → cluster
+// Schedule   row per cluster of blocks in registers, 8 × 4 elements per thread and chunk, aligned loads, lists collected
+// Launch     softmax_topk_kernel<<<blocks · n_rows, 512, 14656>>>; clusters of blocks
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
 //            5 ≤ n_cols
 //            n_cols ≤ 2^30
-//            n_cols ≤ 256 · 64 · blocks
+//            n_cols ≤ 512 · 32 · blocks
 // Bytes      reads each element once, writes 60 bytes a row
 
 #include <fusegen/math/divisor.cuh>
@@ -29,9 +29,9 @@
 
 using namespace fusegen;
 
-using Team = Block<256>;  // threads of a block, whose cluster owns a row
-constexpr int kMostThreads = 256;  // of a block
-constexpr int kVectors = 16, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
+using Team = Block<512>;  // threads of a block, whose cluster owns a row
+constexpr int kMostThreads = 512;  // of a block
+constexpr int kVectors = 8, kWidth = 4;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 constexpr int kBlocks = 8;  // of a cluster
 typedef int column_t;
@@ -109,7 +109,7 @@ softmax_topk_kernel(
     __shared__ State warp_states1[kBlocks + kMostThreads / 32];
     const TopKeys top_keys{};
     extern __shared__ __align__(16) unsigned char list_memory[];
-    auto& top_collected = *reinterpret_cast<CollectedCluster<Team, TopKeys, 5, 312, 9, kBlocks>*>(list_memory);
+    auto& top_collected = *reinterpret_cast<CollectedCluster<Team, TopKeys, 5, 528, 10, kBlocks>*>(list_memory);
     TopKeys::Key* top_best = top_collected.best;
     __cluster_barrier_arrive_relaxed();  // the blocks of the cluster are there, says the wait
     const int blocks = __clusterSizeInBlocks(), slice = __clusterRelativeBlockRank();
@@ -134,7 +134,7 @@ softmax_topk_kernel(
         const float x = x_row[column];
         return top_keys.key(x, column);
     };
-    const ItemPeaks<TopKeys, kVectors, kWidth, 1, 16> top_peaks(live, top_item);
+    const ItemPeaks<TopKeys, kVectors, kWidth, 1, 8> top_peaks(live, top_item);
     EachItem<TopKeys, kVectors, kWidth, false, decltype(top_item), decltype(column_of)> top_each(live, top_item, column_of);
     const unsigned top_low = reach_in_cluster(top_collected, n_vectors, live, rank, column_t{-1}, top_peaks, top_each, top_key);
     const State state = cluster_reduce<Team, kBlocks>(folded1, warp_states1);

@@ -8,6 +8,7 @@ from fusegen.backend.cuda.schedule.band_entries import waiting_lists
 from fusegen.backend.cuda.schedule.collected import by_lanes, few_keys
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortLists
+from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.cuda.schedule.networks import made_to_sort
 from fusegen.backend.cuda.schedule.occupancy import slots
 from fusegen.backend.cuda.schedule.price import price_of
@@ -109,6 +110,7 @@ def _of_clusters(
     life += short.cluster_warp * one.blocks * one.threads / WARP
     life += short.cluster_member * one.items * _members(program)
     life += short.cluster_word * one.vectors * work.vector_bytes / _WORD
+    life += short.cluster_16 if one.blocks == MAX_CLUSTER else 0.0
     if work.rows is None:
         return Price((("rounds", 1.0 + life / at_once / row),), adds=False)
     rounds, moving = -(-work.rows // at_once), work.rows * row
