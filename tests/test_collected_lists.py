@@ -73,6 +73,30 @@ def test_hard_rows_are_collected_in_slices(
     check(x, k, seed=n, shift=shift, schedule=in_slices(found, n, blocks))
 
 
+@emulated
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_slices_that_have_more_of_the_best_than_are_looked_at_first(dtype: str) -> None:
+    """One of eight slices has `good` of them, dozens of which are equal, and so in one bin: behind
+    the first 128 entries of a list of 200 these are in no order, but for the last entry's. Or each
+    has about its share, all equal: the 32nd entries of lists make the bar."""
+    n, k, blocks = 4096, 200, 8
+    rng = np.random.default_rng(3)
+    rows = []
+    for good in (31, 32, 33, 126, 128, 129, 148, 199, 200, 201, 260):
+        row = rng.random(n)
+        first = n // blocks * rng.integers(0, blocks)
+        row[first + rng.permutation(n // blocks)[:good]] = 2 + np.arange(good) // 40 / 8
+        rows.append(row)
+    for each in (31, 33, 50, *[32] * 12):
+        row = rng.random(n)
+        for first in range(0, n, n // blocks):
+            row[first + rng.permutation(n // blocks)[:each]] = 2
+        rows.append(row)
+    x = np.stack(rows).astype(dtype_of(dtype).numpy)
+    found = short_schedules(Case(best, {"x": x}, *x.shape, {"k": k}))
+    check(x, k, seed=n, schedule=in_slices(found, n, blocks))
+
+
 def in_cluster(found: list[CudaSchedule], n: int, blocks: int) -> CudaSchedule:
     """Such a schedule, of the blocks of a cluster."""
     one = next(s for s in found if s.lists == "collected" and not s.in_warp and s.width > 1)

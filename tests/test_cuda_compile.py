@@ -197,7 +197,7 @@ def list_and_statistics(x, *, k):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(("n_cols", "k", "rows"), [
-    (8000, 60, 2000), (72_125, 1024, 132), (307_059, 109, 1)])
+    (8000, 60, 2000), (72_125, 1024, 132), (307_059, 109, 1), (193_896, 1024, 100)])
 def test_lists_beside_statistics_of_16_bits_stay_in_registers(
     n_cols: int, k: int, rows: int
 ) -> None:

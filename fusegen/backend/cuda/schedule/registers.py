@@ -20,11 +20,13 @@ _LIGHT_STATE = 24  # registers beyond a pair of numbers, with which these and th
 _COLLECTED: tuple[tuple[int, RegisterLimit], ...] = (
     (16, 40), (24, 48), (28, 56), (40, 64), (44, 72), (60, 80))
 _OF_CLUSTERS: tuple[tuple[int, RegisterLimit], ...] = ((40, 64), (48, 80))  # if two blocks fit so
+_MOST_HELD = 84  # items, with which 128 registers suffice
+_LIST_STATE = 4  # what a list is of a state
 _DENSE: RegisterLimit = 64
 """Registers that hold the items of a thread that collects a list, of a warp's with their peaks, and
-all that do for so many; what does at least where keys are made of all. With fewer, loads wait for
-those before them: there is no register that they could go to. A few values of 36 and more go
-through memory, once a row: another block of 256 threads is worth more."""
+all that do for so many; of a cluster's; what does at least where keys are made of all. With fewer,
+loads wait for those before them: there is no register that they could go to. A few values of 36 and
+more go through memory, once a row: another block of 256 threads is worth more."""
 _SCHEDULERS = 4
 """Of a multiprocessor: each has registers of its own, for whole warps."""
 _BASE, _BESIDE, _UNPACKED = 17, 2, 4
@@ -54,9 +56,10 @@ class Needs:
         if one.home.steady:
             return replace(one, registers=128 if one.per_sm == 1 else 64)
         need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
-        need += 16 * max(0, len(self.lists) - 1) + 32 * ("int" in self.lists)
-        packed = one.lists == "collected" and not one.in_warp and self.state <= _LIGHT_STATE
-        if one.width == MAX_WIDTH and not packed:
+        collected = one.lists == "collected" and not one.in_warp
+        need += (32 if collected else 16) * max(0, len(self.lists) - 1)
+        need += 32 * ("int" in self.lists)
+        if one.width == MAX_WIDTH and not (collected and self.state <= _LIGHT_STATE):
             need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
         one = replace(one, registers=next(n for most, n in _LIMITS if need <= most))
         one = replace(one, registers=self._tight(one) or one.registers)
@@ -90,8 +93,8 @@ class Needs:
         """For lists of rows in registers: as few as hold the items; where blocks of a grid share a
         row, as many as there are for so few. None: as usual, as where several arrays take more."""
         items = one.vectors * self.words
-        if self.narrow:  # what is unpacked lies beside the state, of which lists are a part
-            items += max(0, self.state - 4 * len(self.lists))
+        if self.narrow and self.state > _LIST_STATE:  # what is unpacked lies beside it
+            items += self.state
         if one.blocks == 1:
             if one.in_warp:
                 peaks = one.vectors // together_of(self.k, one, pairs=self.narrow)
@@ -102,7 +105,7 @@ class Needs:
         if one.clustered:
             half = one.target.registers_per_sm // 2
             these = (n for most, n in _OF_CLUSTERS if items <= most and one.threads * n <= half)
-            return next(these, 128)
+            return next(these, 128 if items <= _MOST_HELD else 255)
         if self.rows is None:
             return None
         wanted = -(-self.rows * one.blocks // one.target.multiprocessors)
