@@ -206,6 +206,7 @@ def test_lists_beside_statistics_of_16_bits_stay_in_registers(
     work = case.work(n_rows=rows, aligned=False)
     found = [c.schedule for c in candidates(work.program, work.problem, work.target)]
     held = [s for s in found if s.lists == "collected"]
+    assert held
     for schedule in held[:1] + [s for s in held if s.vectors >= 8][:2]:
         (report,) = nvrtc.compile_for(cuda_source(work.program, schedule).text(), "sm_90").reports
         assert report.spill_bytes <= 48, (schedule.describe(), report)

@@ -35,8 +35,8 @@ SPARE = {"float32": 0, "float16": 13, "bfloat16": 16}
 def binned(
     x: np.ndarray[Any, Any], column: np.ndarray[Any, Any], dtype: str, first: int, columns: int,
     apart: bool = True,
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Keys, the best first, and their bins."""
+) -> np.ndarray[Any, Any]:
+    """The bins of keys, the best first."""
     text = KERNEL.format(spare=SPARE[dtype], bins=BINS, apart=str(apart).lower())
     headers = ("fusegen/topk/lane_keys.cuh", "fusegen/topk/collected_order.cuh")
     module = simt.compile_module(Source(text, headers=headers).text())
@@ -45,8 +45,7 @@ def binned(
     x, column = x.astype(np.float32), column.astype(np.int32)
     module.launch("bins_of", (1,), (32,), [x, column, keys, bins, n, first, columns],
                   outputs={2, 3})
-    order = np.argsort(keys)[::-1]
-    return keys[order], bins[order]
+    return bins[np.argsort(keys)[::-1]]
 
 
 def rounded(x: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
@@ -79,7 +78,7 @@ def test_bins_follow_the_order_of_keys(dtype: str, first: int, columns: int) -> 
         column = np.unique(np.clip(beside, 0, None))
         x = rounded(x[: len(column)], dtype)
         for apart in (True, False):
-            _, bins = binned(x, column, dtype, first, columns, apart)
+            bins = binned(x, column, dtype, first, columns, apart)
             assert bins.max() < BINS, name
             assert (np.diff(bins.astype(np.int64)) >= 0).all(), name
 
@@ -91,8 +90,8 @@ def test_equal_values_are_apart_by_their_columns() -> None:
     rng = np.random.default_rng(7)
     row = rounded(rng.standard_normal(200_000), "bfloat16")
     best = np.argsort(-row, kind="stable")[:1000]
-    _, bins = binned(row[best], best, "bfloat16", 0, len(row))
-    _, together = binned(row[best], best, "bfloat16", 0, len(row), apart=False)
+    bins = binned(row[best], best, "bfloat16", 0, len(row))
+    together = binned(row[best], best, "bfloat16", 0, len(row), apart=False)
     assert np.bincount(bins).max() <= 20 < 40 < np.bincount(together).max()
-    _, bins = binned(np.full(1000, 2.0), np.arange(1000), "float32", 0, 1000)
+    bins = binned(np.full(1000, 2.0), np.arange(1000), "float32", 0, 1000)
     assert np.bincount(bins).max() <= 3

@@ -129,7 +129,12 @@ def few_keys(warps: int) -> int:
 def _most_vectors(base: CudaSchedule, size: int, *, split: bool = False) -> int:
     """Vectors of a thread; `size`: bytes of an element in all arrays."""
     words = _MOST_OF_SLICE if split else _MOST_WORDS
-    return max(1, words.get(size, 32) * 4 // (base.width * size))
+    return _vectors_of(words.get(size, 32), base, size)
+
+
+def _vectors_of(words: int, base: CudaSchedule, size: int) -> int:
+    """That find room in so many registers."""
+    return max(1, words * 4 // (base.width * size))
 
 
 def collected_schedules(
@@ -186,7 +191,7 @@ def collected_in_clusters(
         return
     base, (k,) = replace(base.having(home=Registers()), lists="collected"), lists
     least = _most_vectors(base, size, split=True) // 3  # fewer would have more to tell one another
-    most = _MOST_OF_CLUSTER * 4 // (base.width * size)
+    most = _vectors_of(_MOST_OF_CLUSTER, base, size)
     for blocks in base.target.cluster_sizes:
         share = -(-n_vectors // blocks)
         for threads in (256, 512):

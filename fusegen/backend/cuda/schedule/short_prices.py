@@ -125,8 +125,8 @@ def _gathered(k: int, one: CudaSchedule, work: Work, short: ShortLists) -> float
     if not one.split:
         return 0.0
     rounds = -(-(work.rows or 1) * one.blocks // (one.per_sm * one.target.multiprocessors))
-    slices = short.gathered_slice * one.blocks
-    return short.gathered * rounds + slices + short.gathered_entry * k
+    each = short.gathered_slice * one.blocks + short.gathered_entry * k
+    return short.gathered * rounds + each
 
 
 def _reading(program: Program, one: CudaSchedule, short: ShortLists) -> float:

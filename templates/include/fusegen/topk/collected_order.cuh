@@ -40,9 +40,8 @@ struct WordBins {
     }
     __device__ __forceinline__ unsigned of(typename Keys::Key key) const
     {
-        const unsigned word = top_word(key);
-        if (even) return min(static_cast<unsigned>((from - Keys::value_of_word(word)) * step), kBins - 1u);
-        const unsigned below = high - Keys::order_of_word(word);
+        if (even) return min(static_cast<unsigned>((from - Keys::value_of_word(top_word(key))) * step), kBins - 1u);
+        const unsigned below = high - Keys::order_of(key);
         if (!kApart) return __umulhi(below, scale);
         const int column = min(max(static_cast<int>(Keys::column(key)) - first, 0), last);
         return __umulhi(below, scale) + below * each + __umulhi(column, part);
