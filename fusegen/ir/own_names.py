@@ -5,8 +5,8 @@ from __future__ import annotations
 _BESIDE = """
     above abreast_columns absorb across add_dots add_terms add_up after again ahead ahead_number
     aligned all_strips along any_of_row any_row any_unusual any_unusual_column arrays arrived
-    ask async_proxy_fence at await_blocks await_chunk await_group band band_rows bands bar
-    bar_of barriers_ready bars batch_rows before begin behind below best best_of_groups
+    ask ask_items async_proxy_fence at await_blocks await_chunk await_group band band_rows bands
+    bar bar_of barriers_ready bars batch_rows before begin behind below best best_of_groups
     best_of_peaks best_of_team bit block blockDim blockIdx block_reduce block_reduce_again
     blocks blocks_of_a_row bring_beside bring_vectors bring_words bytes chunk clamped clear
     cluster_reduce col collect collect_best column column_of column_stages column_t columns
@@ -34,10 +34,10 @@ _BESIDE = """
     read read_held read_items read_stash rebase reference refill registers_down registers_up
     resident rest rings room rounded_columns rounded_rows row row_number row_of row_of_step
     row_of_team row_stages row_step row_tile rows rows_abreast rows_at_a_time rows_that_come
-    rsqrt rsqrtf run run_of_block runs scratch seen settle share shared slice slices slot so_far
-    some some_lost sort split splits spread_step squares stage stages start stash state states
-    states_alone states_outer_stride states_stride step store store_items store_two store_words
-    stored stored_stages strip strip_reduce strip_reduce_cluster strip_reduce_grid
+    rsqrt rsqrtf run run_of_block runs scratch seen settle share shared shift_items slice slices
+    slot so_far some some_lost sort split splits spread_step squares stage stages start stash
+    state states states_alone states_outer_stride states_stride step store store_items store_two
+    store_words stored stored_stages strip strip_reduce strip_reduce_cluster strip_reduce_grid
     strip_reduce_last strips summed summed_stages tables tail take take_best take_rounded
     take_tile tangents_of tanh_narrow team teams tell_count term term_edge term_items terms
     threadIdx tickets ties tile tile_numbers tile_of_block tile_rows tile_state tile_step tiles
@@ -47,17 +47,17 @@ _BESIDE = """
 """
 
 _ENDINGS = """
-    1 a again alone anchor apart at band bar batch before begin best body bytes c candidates
-    collected column columns copied count dealt divisor each early edge entry expected factor
-    first found fresh from greatest guessed half held i in is item items kept key keys known
-    lanes last late lists lopsided low m map met mine next noted of offered orders out outer own
-    partial parts peak peaks pending picked place radius ratio reach rest ring room rounded row
-    rows same sampled scores share shift sixteens slots sorted start stash step stored stride
-    sum summed tile turned unusual value values vector wanted weight
+    1 a again alone anchor apart at band bar batch before begin behind best body bytes c
+    candidates collected column columns copied count dealt divisor each early edge entry
+    expected factor first found fresh from greatest guessed half held i in is item items kept
+    key keys known lanes last late lists lopsided low m map met mine next noted of offered
+    orders out outer own partial parts peak peaks pending picked place radius ratio reach rest
+    ring room rounded row rows same sampled scores share shift sixteens slots sorted start stash
+    step stored stride sum summed tile turned unusual value values vector wanted weight
 """
 
 _ARRAYS = """
-    batch blocks_of_a copy give keep last_of n of
+    batch blocks_of_a copy give keep last_of n of shift
 """
 
 BESIDE = frozenset(_BESIDE.split())

@@ -1,9 +1,8 @@
 #pragma once
 // Rows that begin elsewhere between two boundaries than the one whose vectors are gone over: a vector of theirs lies in
-// the aligned words around it, and comes out of them by shifts.
+// the words around it, and comes out of them by shifts.
 
-#include <fusegen/items.cuh>
-#include <fusegen/team.cuh>
+#include <fusegen/load.cuh>
 
 namespace fusegen {
 
@@ -11,121 +10,102 @@ namespace fusegen {
 template <typename T>
 struct Shifted {
     const T *__restrict__ body, *begin, *end;
-};
 
-// Which vectors of a row have all words of kGrain bytes around them inside the row: numbers `first` … `end` - 1.
-template <int kWidth, int kGrain, typename T, typename Column>
-struct Inside {
-    Column first, end;
-
-    __device__ __forceinline__ explicit Inside(const Shifted<T>& row)
+    // How far behind a boundary of kBytes the vectors begin, in bytes.
+    template <int kBytes>
+    __device__ __forceinline__ int off() const
     {
-        constexpr int kElements = kGrain / sizeof(T);  // of a word; a vector has no fewer
-        const int off = static_cast<int>(reinterpret_cast<unsigned long long>(row.body) % kGrain);
-        const int before = off / static_cast<int>(sizeof(T)), behind = off ? kElements - before : 0;  // elements around
-        const Column rest = static_cast<Column>(row.end - row.body) - behind;
-        first = before > row.body - row.begin;
-        end = rest > 0 ? rest / kWidth : 0;
+        return static_cast<int>(reinterpret_cast<unsigned long long>(body) % kBytes);
     }
-    __device__ __forceinline__ bool has(Column vector) const { return vector >= first && vector < end; }
 };
 
-// Bytes of a word that is read: elements, where these are words. Greater ones are fewer, and take more registers.
+constexpr int kGrain = 4;  // bytes of a word that is read; greater ones are fewer, and take more registers
+
+// What the first and the last word around a vector have of it, element by element, so that nothing else is read: the
+// bits of as many elements as `bytes` have.
 template <typename T>
-constexpr int kGrain = sizeof(T) < 4 ? 4 : sizeof(T);
-
-// kBytes that are `off` bytes behind a boundary of kStep words: the words around them. All words of a chunk are asked
-// for before any is shifted, so that they are under way together.
-template <int kBytes, int kStep>
-struct Around {
-    static constexpr int kWords = kBytes / 4, kHeld = kWords + kStep;
-    unsigned held[kHeld + 1];  // one more for the shift of the last
-
-    __device__ __forceinline__ void load(const char* from, int off, bool wanted)
-    {
-        const char* base = from - off;
+__device__ __forceinline__ unsigned some_of_word(const T* from, int bytes)
+{
+    static_assert(sizeof(T) < kGrain);
+    unsigned found = 0;
 #pragma unroll
-        for (int w = 0; w < kHeld; w += kStep) {
-            const bool asked = wanted && (w < kWords || off != 0);
-            if constexpr (kStep == 4) {
-                const uint4 four = asked ? *reinterpret_cast<const uint4*>(base + 4 * w) : make_uint4(0, 0, 0, 0);
-                held[w] = four.x, held[w + 1] = four.y, held[w + 2] = four.z, held[w + 3] = four.w;
-            } else {
-                static_assert(kStep == 1);
-                held[w] = asked ? *reinterpret_cast<const unsigned*>(base + 4 * w) : 0;
+    for (int e = 0; e < kGrain / static_cast<int>(sizeof(T)) - 1; ++e) {
+        if (e * static_cast<int>(sizeof(T)) >= bytes) break;
+        if constexpr (sizeof(T) == 1)
+            found |= reinterpret_cast<const unsigned char*>(from)[e] << 8 * e;
+        else
+            found |= reinterpret_cast<const unsigned short*>(from)[e];
+    }
+    return found;
+}
+
+// What shifts make items of, while it is on its way: the last word around each of kCount vectors, and how far behind a
+// word's boundary all of them begin. The other words are where the items will be.
+template <int kCount>
+struct Behind {
+    unsigned word[kCount];
+    int off;
+};
+
+// Asks for a chunk's words; shift_items waits for them. In between others can be asked for.
+template <typename T, int kCount, typename Layout, typename Column>
+__device__ __forceinline__ Behind<kCount / Layout::kWidth> ask_items(
+    Chunk<T, kCount, Layout>& items, const Shifted<T>& row, Column at, int live)
+{
+    constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T), kWords = kBytes / kGrain;
+    const int apart = Layout::Team::threads();
+    const T* first = row.body + at * kWidth;
+    Behind<kCount / kWidth> behind = {};
+    behind.off = row.template off<kGrain>();
+    if (row.template off<(kBytes < 16 ? kBytes : 16)>() == 0) {
+        load_items(items, row.body, at, live);
+        return behind;
+    }
+#pragma unroll
+    for (int v = 0; v < kCount / kWidth; ++v) {
+        if (v >= live) continue;
+        const T* from = first + v * apart * kWidth;
+        if constexpr (kBytes % kGrain != 0 || sizeof(T) >= kGrain) {
+#pragma unroll
+            for (int e = 0; e < kWidth; ++e) items.set(v * kWidth + e, from[e]);
+        } else {
+            const unsigned* words = reinterpret_cast<const unsigned*>(reinterpret_cast<const char*>(from) - behind.off);
+            items.word[v * kWords] = behind.off == 0 ? words[0] : some_of_word(from, kGrain - behind.off);
+#pragma unroll
+            for (int w = 1; w < kWords; ++w) items.word[v * kWords + w] = words[w];
+            behind.word[v] = some_of_word(reinterpret_cast<const T*>(words + kWords), behind.off);
+        }
+    }
+    return behind;
+}
+
+template <typename T, int kCount, typename Layout>
+__device__ __forceinline__ void shift_items(
+    Chunk<T, kCount, Layout>& items, const Behind<kCount / Layout::kWidth>& behind)
+{
+    constexpr int kBytes = Layout::kWidth * sizeof(T), kWords = kBytes / kGrain;
+    if constexpr (kBytes % kGrain == 0 && sizeof(T) < kGrain) {
+        const int off = behind.off;
+        // Bytes of the first word, of which there are no others, and then of the second.
+        const unsigned whose = off == 0 ? 0x3210 : off == 1 ? 0x4210 : off == 2 ? 0x5410 : 0x6540;
+#pragma unroll
+        for (int v = 0; v < kCount / Layout::kWidth; ++v) {
+#pragma unroll
+            for (int w = 0; w < kWords; ++w) {
+                unsigned& word = items.word[v * kWords + w];
+                const unsigned next = w + 1 < kWords ? items.word[v * kWords + w + 1] : behind.word[v];
+                word = w == 0 ? __byte_perm(word, next, whose) : __funnelshift_r(word, next, off * 8);
             }
         }
-        held[kHeld] = 0;
-    }
-    // Those that begin kFar words and `off` % 4 bytes behind the first.
-    template <int kFar>
-    __device__ __forceinline__ void shift(unsigned* word, int off) const
-    {
-#pragma unroll
-        for (int w = 0; w < kWords; ++w) word[w] = __funnelshift_r(held[w + kFar], held[w + kFar + 1], off % 4 * 8);
-    }
-};
-
-template <int kFar, int kBytes, int kStep, int kVectors>
-__device__ __forceinline__ void shift_far(unsigned* word, const Around<kBytes, kStep> (&around)[kVectors], int off)
-{
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) around[v].template shift<kFar>(word + v * kBytes / 4, off);
-}
-
-// The words that vectors begin `off` bytes behind: one branch, the same for all of a row, says by how many whole words,
-// where selects would be several for every word.
-template <int kBytes, int kStep, int kVectors>
-__device__ __forceinline__ void shift_all(unsigned* word, const Around<kBytes, kStep> (&around)[kVectors], int off)
-{
-    if constexpr (kStep == 1) {
-        shift_far<0>(word, around, off);
-    } else {
-        static_assert(kStep == 4);
-        if (off < 4)
-            shift_far<0>(word, around, off);
-        else if (off < 8)
-            shift_far<1>(word, around, off);
-        else if (off < 12)
-            shift_far<2>(word, around, off);
-        else
-            shift_far<3>(word, around, off);
     }
 }
 
-// As load_items of <fusegen/load.cuh>, wherever the row lies. Nothing is read that is not the row's: words around a
-// vector that are not all of the row have its elements one by one.
+// As load_items of <fusegen/load.cuh>, wherever the row lies.
 template <typename T, int kCount, typename Layout, typename Column>
 __device__ __forceinline__ void load_shifted(
     Chunk<T, kCount, Layout>& items, const Shifted<T>& row, Column at, int live)
 {
-    constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T), kAll = kCount / kWidth;
-    const int apart = Layout::Team::threads();
-    const T* first = row.body + at * kWidth;
-    if constexpr (kBytes % kGrain<T> != 0 || kGrain<T> == sizeof(T)) {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i)
-            if (i / kWidth < live) items.set(i, first[i / kWidth * apart * kWidth + i % kWidth]);
-    } else {
-        const int off = static_cast<int>(reinterpret_cast<unsigned long long>(row.body) % kGrain<T>);
-        const Inside<kWidth, kGrain<T>, T, Column> inside(row);
-        Around<kBytes, kGrain<T> / 4> around[kAll];
-        bool edges = false;
-#pragma unroll
-        for (int v = 0; v < kAll; ++v) {
-            const bool whole = inside.has(at + v * apart);
-            around[v].load(reinterpret_cast<const char*>(first + v * apart * kWidth), off, v < live && whole);
-            edges |= v < live && !whole;
-        }
-        shift_all(items.word, around, off);
-        if (!edges) return;
-#pragma unroll
-        for (int v = 0; v < kAll; ++v) {
-            if (v >= live || inside.has(at + v * apart)) continue;
-#pragma unroll
-            for (int e = 0; e < kWidth; ++e) items.set(v * kWidth + e, first[v * apart * kWidth + e]);
-        }
-    }
+    shift_items(items, ask_items(items, row, at, live));
 }
 
 }  // namespace fusegen

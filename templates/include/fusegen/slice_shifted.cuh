@@ -23,19 +23,15 @@ __device__ __forceinline__ unsigned shifted_place(unsigned at)
     return at * kBytes + at / 32 * kWord;
 }
 
-// How far behind a boundary a row's vectors begin, in bytes.
-template <typename T>
-__device__ __forceinline__ int shifted_by(const Shifted<T>& row)
-{
-    return static_cast<int>(reinterpret_cast<unsigned long long>(row.body) % kWord);
-}
-
 template <typename T>
 struct ShiftedSlots {
     const T* slots;
     int off;
 
-    __device__ __forceinline__ ShiftedSlots(const T* room, const Shifted<T>& row) : slots(room), off(shifted_by(row)) {}
+    __device__ __forceinline__ ShiftedSlots(const T* room, const Shifted<T>& row)
+        : slots(room), off(row.template off<kWord>())
+    {
+    }
 };
 
 // Starts the copies of aligned words; of one that is not all of the row, its elements are there at once.
@@ -61,7 +57,7 @@ __device__ __forceinline__ void fetch_group(
     T* slots, const Shifted<T>& row, Column first, Column count, Column step, Column steps)
 {
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
-    const int off = shifted_by(row), threads = Layout::Team::threads();
+    const int off = row.template off<kWord>(), threads = Layout::Team::threads();
     const bool behind = off != 0 && threadIdx.x % 32 == 31;
     Column at = step * threads + static_cast<int>(threadIdx.x);
     char* to = reinterpret_cast<char*>(slots) + shifted_place<kBytes>(at);
@@ -98,6 +94,43 @@ __device__ __forceinline__ void for_arriving_together(
     }
 }
 
+// kBytes that begin `off` bytes behind a boundary, where 0 < off < 16: the 16-byte words around them.
+template <int kBytes>
+struct Around {
+    static constexpr int kWords = kBytes / 4, kHeld = kWords + kWord / 4;
+    unsigned held[kHeld + 1];  // one more for the shift of the last
+
+    __device__ __forceinline__ void load(const char* from, int off, bool wanted)
+    {
+        const uint4* words = reinterpret_cast<const uint4*>(from - off);
+#pragma unroll
+        for (int w = 0; w < kHeld; w += 4) {
+            const uint4 four = wanted ? words[w / 4] : make_uint4(0, 0, 0, 0);
+            held[w] = four.x, held[w + 1] = four.y, held[w + 2] = four.z, held[w + 3] = four.w;
+        }
+        held[kHeld] = 0;
+    }
+    // Those that begin kFar words and `off` % 4 bytes behind the first.
+    template <int kFar>
+    __device__ __forceinline__ void shift_far(unsigned* word, int off) const
+    {
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) word[w] = __funnelshift_r(held[w + kFar], held[w + kFar + 1], off % 4 * 8);
+    }
+    // One branch, the same for all of a row, says by how many words, where selects would be several for every one.
+    __device__ __forceinline__ void shift(unsigned* word, int off) const
+    {
+        if (off < 4)
+            shift_far<0>(word, off);
+        else if (off < 8)
+            shift_far<1>(word, off);
+        else if (off < 12)
+            shift_far<2>(word, off);
+        else
+            shift_far<3>(word, off);
+    }
+};
+
 // As read_items of <fusegen/copy.cuh>.
 template <typename T, int kCount, typename Layout, typename Column>
 __device__ __forceinline__ void read_items(
@@ -106,11 +139,17 @@ __device__ __forceinline__ void read_items(
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
     const unsigned apart = shifted_place<kBytes>(Layout::Team::threads());
     const char* from = reinterpret_cast<const char*>(slice.slots) + shifted_place<kBytes>(at);
+    if (slice.off == 0) {  // as arrays may beside one that lies apart
+#pragma unroll
+        for (int v = 0; v < kCount / kWidth; ++v)
+            if (v < live) load_vector(items, v, reinterpret_cast<const T*>(from + v * apart));
+        return;
+    }
 #pragma unroll
     for (int v = 0; v < kCount / kWidth; ++v) {
-        Around<kBytes, kWord / 4> around[1];  // one at a time: words of all would take too many registers
-        around[0].load(from + v * apart + slice.off, slice.off, v < live);
-        shift_all(items.word + v * kBytes / 4, around, slice.off);
+        Around<kBytes> around;  // one at a time: words of all would take too many registers
+        around.load(from + v * apart + slice.off, slice.off, v < live);
+        around.shift(items.word + v * kBytes / 4, slice.off);
     }
 }
 

@@ -41,7 +41,7 @@ def row_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[st
         found.append(schedule.home.walk)
     if found and schedule.has_edges:
         found.append("fusegen/edges.cuh")
-    if schedule.load == "shifted":
+    if schedule.load == "shifted" or "load_shifted" in loaders:
         found.append("fusegen/shift.cuh")
     if schedule.home.band_rows:
         found.append("fusegen/band.cuh")

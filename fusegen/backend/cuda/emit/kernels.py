@@ -149,7 +149,7 @@ def kernel_view(
         row_span=span_asked(home.row_span(kept), views, kernel),
         first_phase=f"{array_name(first)} + first_row * {first.name}_stride" if first else "",
         next_phase=f"{phase} + row_step * {first.name}_stride" if first else "",
-        keeps=(*home.enter(kept), *_edges(launch, views, schedule)),
+        keeps=(*home.enter(kept), *_edges(launch, views, schedule), *home.settle(kept)),
         first_fetch=home.first_row(kept), refill=home.next_row(kept),
         refill_group=home.next_group(kept),
         prelude=(*_row_values(launch, dialect), *_early(launch, schedule, dialect)),
@@ -175,11 +175,12 @@ def _bodies(
     sweeps = [views[s.number] for s in launch.kernel.sweeps]
     vectors = {pointer for v in sweeps for _, _, _, pointer in v.stores}
     # Of what comes in where others leave, only shifts are asked for.
-    vectors |= {ld.body for v in sweeps for ld in v.loads
-                if not (launch.steady and ld.kept and schedule.load == "peeled")}
+    vectors |= {ld.body for v in sweeps for ld in v.loads if ld.loader != "load_columns"
+                and not (launch.steady and ld.kept and schedule.load == "peeled")}
     for p in launch.params:
-        if p.shape == "element" and body_of(p, schedule) in vectors:
-            loader = loader_of(p, launch.kernel, schedule.load)
+        if p.shape in ("element", "per_column") and body_of(p, schedule) in vectors:
+            loader = loader_of(p, launch.kernel, schedule.load) if p.shape == "element" else (
+                "load_shifted")
             kind, value = body_of_row(pointer_type(p), loader, pointer_of(p), "head")
             yield kind, body_of(p, schedule), value
 

@@ -41,8 +41,9 @@ def pointer_of(param: Param) -> str:
 
 
 def body_of(param: Param, schedule: CudaSchedule) -> str:
-    """The variable that points at the first whole vector of this row's elements."""
-    split = schedule.has_edges and param.shape == "element"
+    """The variable that points at the first whole vector of this row's elements, or at what all
+    rows share beside these."""
+    split = schedule.has_edges and param.shape in ("element", "per_column")
     return f"{param.name}_body" if split else pointer_of(param)
 
 

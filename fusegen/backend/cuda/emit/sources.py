@@ -131,12 +131,12 @@ def _load(param: Param, layout: Layout, reader: Reader) -> LoadView:
     schedule, shared = reader.schedule, param.shape == "per_column"
     kept = layout.is_plain and param in kept_params(reader.kernel, schedule)
     # Rows may start off a vector boundary; the shared row of columns then does not follow.
-    apart = not layout.is_plain or (shared and schedule.has_edges)
+    apart = shared and schedule.has_edges
     return LoadView(
         type=C_TYPES[param.dtype.name], name=param.name, pointer=_pointer(param, layout, reader),
         kept=kept, body=body_of(param, schedule), narrow=param.dtype.itemsize < 4, shared=shared,
-        loader=schedule.home.loader if kept else "load_columns" if apart
-        else "fetch_chunk" if schedule.home.stages and not shared
+        loader=schedule.home.loader if kept else "load_columns" if not layout.is_plain
+        else "load_shifted" if apart else "fetch_chunk" if schedule.home.stages and not shared
         else "load_items" if shared else loader_of(param, reader.kernel, schedule.load),
     )
 
@@ -154,12 +154,13 @@ def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]
         light = reader.schedule.in_warp and reader.schedule.items <= MAX_ITEMS
         again = load.narrow and not reader.first and not light
         return reader.schedule.home.brings(load.name, load.type, again=again)
+    if load.loader == "load_shifted":
+        return (Bring.from_memory(load.loader, load.name, load.type, f"{load.body}, at"),)
     items = f"{load.name}_items"
     past = "<true>" if reader.schedule.past_l1 and not load.shared else ""
     columns = columns_of("column_of", layout, reader.dialect)
     call = {
         "load_items": f"load_items{past}({items}, {load.body}, at",
-        "load_shifted": f"load_shifted({items}, {load.body}, at",
         "load_columns": f"load_columns({items}, {load.pointer}, {columns}",
         "fetch_chunk": f"read_items({items}, {load.name}_ring, slot",
     }[load.loader]
@@ -178,6 +179,8 @@ def _vector(load: LoadView, layout: Layout, reader: Reader) -> tuple[Line, ...]:
     """The items of one vector, wherever it lies in the row."""
     items, aside = f"{load.name}_items", "<false>" if reader.schedule.past_l1 else ""
     call = f"load_vector{aside}({items}, 0, {load.body} + vector * kWidth);"
+    if load.loader == "load_shifted":
+        call = f"load_shifted({items}, {load.body}, vector, 1);"
     if load.loader == "load_columns":
         columns = columns_of("[&](int i) { return first + i; }", layout, reader.dialect)
         call = f"load_columns({items}, {load.pointer}, {columns}, 1);"

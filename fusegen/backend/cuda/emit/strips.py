@@ -40,7 +40,7 @@ class StripKernelView:
     params: tuple[str, ...]
     rows: tuple[tuple[str, str, str], ...]  # pointer type, name of the array, its pointer
     has_values: bool  # are there values of rows that last?
-    keeps: tuple[str, ...]  # statements that bring on chip what stays there
+    keeps: tuple[str | Line, ...]  # statements that bring on chip what stays there
     refill: tuple[str, ...]  # likewise, of the next strip, into registers that this one has left
     refill_group: tuple[str, ...]  # and into shared memory
     prelude: tuple[Line, ...]  # statements for one row

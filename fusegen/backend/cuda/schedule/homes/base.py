@@ -167,8 +167,12 @@ class AnyHome:
         """Statements that say which vectors of the row are this thread's, and where they go."""
         return ()
 
-    def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+    def enter(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
         """Statements that bring a row on chip, before anything waits."""
+        return ()
+
+    def settle(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
+        """Statements that wait for what `enter` has asked for, once all else was asked for too."""
         return ()
 
     def row_span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:

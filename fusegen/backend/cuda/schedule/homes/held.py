@@ -103,13 +103,11 @@ class Registers(AnyHome):
     def span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
         return ("const column_t at = opaque(begin + rank);", *live("at", "live"))
 
-    def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
-        return tuple(
-            line for a in arrays for line in (
-                f"Items<{a.type}, kItems> {a.name}_items;",
-                f"{a.loader}({a.name}_items, {a.row}, at, live);",
-            )
-        )
+    def enter(self, arrays: Sequence[Array]) -> tuple[Line, ...]:
+        return tuple(line for a in arrays for line in _bring(a).asked())
+
+    def settle(self, arrays: Sequence[Array]) -> tuple[Line, ...]:
+        return tuple(line for a in arrays for line in _bring(a).settled())
 
     def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
         return (Bring(f"{name}_items", kind, repacks=True),) if again else ()
@@ -122,6 +120,10 @@ class Once(Registers):
     @property
     def awaited(self) -> bool:
         return False
+
+
+def _bring(array: Array) -> Bring:
+    return Bring.from_memory(array.loader, array.name, array.type, f"{array.row}, at")
 
 
 def live(at: str, live: str) -> tuple[str, Line]:

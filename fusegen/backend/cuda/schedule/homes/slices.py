@@ -132,7 +132,7 @@ class Chip(AnyHome):
                 lines.append(f"{kind} {a.name}_first = {value};")
             rows.append(f"{a.name}_first" if _edges(arrays) else value)
         held = [f"Items<{a.type}, kItems> {a.name}_held;" for a in arrays]
-        loads = [f"{a.loader}({a.name}_held, {row}, held_at, {live});"
+        loads = [f"{'auto ' if a.apart else ''}{_asks(a, f'{a.name}_held', row)}, {live});"
                  for a, row in zip(arrays, rows, strict=True)]
         return (*lines, *held, *loads, *_fetch(arrays, rows, "rest", end))
 
@@ -149,9 +149,12 @@ class Chip(AnyHome):
         for a in arrays:
             fresh = f"{a.name}_fresh"
             lines += [f"Items<{a.type}, kItems> {fresh};  // undefined after the last row",
-                      f"if (more) {a.loader}({fresh}, next_{a.name}, held_at, {live});",
+                      f"if (more) {_asks(a, fresh, f'next_{a.name}')}, {live});",
                       f"{a.name}_held = {fresh};"]
         return tuple(lines)
+
+    def settle(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        return tuple(f"shift_items({a.name}_held, {a.name}_behind);" for a in arrays if a.apart)
 
     def next_group(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         end = "next.end" if _edges(arrays) else "end"
@@ -172,6 +175,12 @@ def _alone(stay: Stay, many: ManyRows) -> float:
     if stay.blocks == 1:
         return many.alone if stay.narrow and stay.extra > 1 else 0.0
     return many.alone_cluster if stay.narrow or stay.extra or stay.blocks >= 8 else 0.0
+
+
+def _asks(array: Array, items: str, row: str) -> str:
+    """What asks for a chunk that is shifted when its row's turn comes, or needs not be."""
+    asks = f"{array.name}_behind = ask_items" if array.apart else array.loader
+    return f"{asks}({items}, {row}, held_at"
 
 
 def _slice(name: str, kind: str, first: str) -> Bring:

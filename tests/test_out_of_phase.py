@@ -1,0 +1,159 @@
+"""Arrays that lie as they like, each at another offset from a boundary than the others, with
+anything between their rows: what shifts and words around vectors bring."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.cuda_cases import Case, assert_close
+from support.emulated import EmulatedExecutable, emulated
+from support.schedules import kinds_of
+
+import fusegen as fg
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Chip, Registers
+from fusegen.pipeline.pipeline import Pipeline
+
+Arrays = dict[str, np.ndarray]
+
+
+@fg.pipeline
+def softmax(x):  # type: ignore[no-untyped-def]
+    return fg.library.softmax(x)
+
+
+@fg.pipeline
+def gradient(y, dy):  # type: ignore[no-untyped-def]
+    return y * (dy - fg.sum(y * dy))
+
+
+@fg.pipeline
+def sums(x, residual):  # type: ignore[no-untyped-def]
+    s = x + residual
+    return s, s / fg.sqrt(fg.mean(s * s) + 1e-6)
+
+
+@fg.pipeline
+def weighted(x, weight: fg.PerColumn, bias: fg.PerColumn):  # type: ignore[no-untyped-def]
+    y = x - fg.mean(x)
+    return y / fg.sqrt(fg.mean(y * y) + 1e-5) * weight + bias
+
+
+@fg.pipeline
+def masked(x, wanted):  # type: ignore[no-untyped-def]
+    kept = fg.where(wanted, x, -float("inf"))
+    return fg.exp(kept - fg.max(kept)) / fg.sum(fg.exp(kept - fg.max(kept)))
+
+
+def _one(rng: np.random.Generator, shape: tuple[int, int], kind: Any) -> Arrays:
+    return {"x": rng.standard_normal(shape).astype(kind)}
+
+
+def _two(first: str, second: str, wide: bool = False) -> Callable[..., Arrays]:
+    def made(rng: np.random.Generator, shape: tuple[int, int], kind: Any) -> Arrays:
+        other = np.float32 if wide else kind
+        return {first: rng.standard_normal(shape).astype(kind),
+                second: rng.standard_normal(shape).astype(other)}
+    return made
+
+
+def _weighted(rng: np.random.Generator, shape: tuple[int, int], kind: Any) -> Arrays:
+    return {"x": rng.standard_normal(shape).astype(kind),
+            "weight": rng.standard_normal(shape[1]).astype(kind),
+            "bias": rng.standard_normal(shape[1]).astype(kind)}
+
+
+def _masked(rng: np.random.Generator, shape: tuple[int, int], kind: Any) -> Arrays:
+    wanted = rng.random(shape) < 0.7
+    wanted[:, shape[1] // 2] = True
+    return {"x": rng.standard_normal(shape).astype(kind), "wanted": wanted}
+
+
+TEXTS: dict[str, tuple[Pipeline, Callable[..., Arrays]]] = {
+    "one": (softmax, _one), "two": (gradient, _two("y", "dy")),
+    "two of two types": (gradient, _two("y", "dy", wide=True)),
+    "two results": (sums, _two("x", "residual")), "shared by rows": (weighted, _weighted),
+    "bytes beside": (masked, _masked),
+}
+STEPS = {"bfloat16": 2e-2, "float16": 3e-3, "float32": 2e-5, "float64": 1e-11}
+
+
+def laid(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The same values from any element on, rows any number of elements apart, and bytes around
+    them that no result may know of: NaNs of every float."""
+    rows, cols = values.shape
+    size = values.dtype.itemsize
+    first, pitch = (int(n) for n in rng.integers(0, 17, 2))
+    raw = np.full((rows * (cols + pitch) + first + 64) * size, 0xFF, np.uint8)
+    there = np.ndarray((rows, cols), values.dtype, raw, -raw.ctypes.data % 64 + first * size,
+                       ((cols + pitch) * size, size))
+    there[...] = values
+    return there
+
+
+def _kind(dtype: str) -> Any:
+    return np.dtype(getattr(ml_dtypes, dtype, dtype))
+
+
+@emulated
+@pytest.mark.parametrize("n_cols", [203, 1101, 9001])
+@pytest.mark.parametrize("dtype", [*STEPS])
+@pytest.mark.parametrize("name", [*TEXTS])
+def test_arrays_anywhere(name: str, dtype: str, n_cols: int) -> None:
+    """Every kind of schedule for rows out of phase, each of arrays that lie otherwise."""
+    pipeline, make = TEXTS[name]
+    rng = np.random.default_rng(n_cols + len(name + dtype))
+    case = Case(pipeline, make(rng, (3, n_cols), _kind(dtype)), 3, n_cols)
+    lies = {"aligned": False, "in_phase": False, "written_in_phase": True}
+    for schedule in _kinds(case):
+        work = case.work(n_rows=100_000, **lies).scheduled(schedule)
+        outputs = _outputs(work.program, n_cols, rng)
+        inputs = {n: laid(v, rng) if v.ndim == 2 else v for n, v in case.inputs.items()}
+        EmulatedExecutable(work.program, work.schedule, work.source, seed=n_cols)(
+            {**inputs, **outputs}, 3, n_cols)
+        assert_close(tuple(outputs.values()), case.reference(), STEPS[dtype])
+
+
+def _outputs(program: Any, n_cols: int, rng: np.random.Generator) -> Arrays:
+    """Where results go: all at the same offset, from row to row as well."""
+    first, pitch = (int(n) for n in rng.integers(0, 17, 2))
+    made: Arrays = {}
+    for p in program.outputs:
+        size = p.dtype.itemsize
+        raw = np.zeros((3 * (n_cols + pitch) + first + 64) * size, np.uint8)
+        made[p.name] = np.ndarray((3, n_cols), p.dtype.numpy, raw,
+                                  -raw.ctypes.data % 64 + first * size,
+                                  ((n_cols + pitch) * size, size))
+    return made
+
+
+def _kinds(case: Case) -> list[CudaSchedule]:
+    found = {**kinds_of(case, False, 100_000, in_phase=False),
+             **kinds_of(case, False, 3, in_phase=False)}
+    assert found
+    return [*found.values()]
+
+
+@pytest.mark.parametrize("name", ["two", "two results", "shared by rows"])
+def test_all_is_asked_for_before_anything_is_waited_for(name: str) -> None:
+    """What a shift waits for is on its way beside all else that a thread wants of the row."""
+    pipeline, make = TEXTS[name]
+    case = Case(pipeline, make(np.random.default_rng(0), (3, 60_001), np.float16), 3, 60_001)
+    homes = set()
+    for schedule in _kinds(case):
+        if schedule.load != "shifted":
+            continue
+        source = case.work(n_rows=100_000, aligned=False, in_phase=False).scheduled(schedule).source
+        kernel = source[source.index('extern "C"'):]
+        # One letter for each time, such as aassaa: all of a sweep's arrays, then all of them.
+        asked = "".join(re.findall(r"\b([as])(?:sk|hift)_items\(", kernel))
+        assert "aass" in asked or not (asked or isinstance(schedule.home, Registers | Chip))
+        assert name == "shared by rows" or re.fullmatch("(aa|ss)*", asked)
+        assert "load_shifted(" not in kernel
+        homes.add(type(schedule.home))
+    assert homes >= {Registers, Chip}
