@@ -16,6 +16,8 @@ from fusegen.backend.cuda.schedule.occupancy import resident, slice_room, slots,
 from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.target import WARP
 
+_EASY = 4  # vectors of a thread that leave registers for as many of other arrays
+
 
 def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price:
     """Price of a schedule for this work. Prices of the same work can be compared."""
@@ -151,10 +153,13 @@ def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
 
 
 def _arrays(one: CudaSchedule, work: Work, many: ManyRows) -> float:
-    """Threads that hold rows of several arrays have fewer loads under way for each."""
-    if one.blocks > 1 or not one.home.threads_keep or work.vector_bytes <= VECTOR_BYTES:
+    """Threads that hold rows of several arrays have fewer loads under way for each. What all rows
+    share comes beside a row that is held, and takes as many registers again."""
+    if not one.home.threads_keep:
         return 1.0
-    return 1.0 + many.several * one.items / 32
+    beside = many.beside * work.extra * max(0, one.vectors - _EASY) / _EASY
+    several = one.blocks == 1 and work.vector_bytes > VECTOR_BYTES
+    return 1.0 + beside + (many.several * one.items / 32 if several else 0.0)
 
 
 def _threads(one: CudaSchedule, work: Work, blocks: int, many: ManyRows) -> float:
