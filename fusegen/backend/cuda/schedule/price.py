@@ -147,9 +147,9 @@ def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
         return many.long_lanes if one.lanes == WARP else 0.0
     if not work.stores:
         return 0.0
-    if one.blocks > 1:
-        return many.long_slice
-    return many.long_chunk if one.load != "shifted" else 0.0  # which waits for more than its chunk
+    if one.load == "shifted":
+        return 0.0  # which waits for more than its chunk
+    return many.long_slice if one.blocks > 1 else many.long_chunk
 
 
 def _arrays(one: CudaSchedule, work: Work, many: ManyRows) -> float:
