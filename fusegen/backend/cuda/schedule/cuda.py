@@ -40,7 +40,7 @@ TYPICAL_COLUMNS = 8192  # where the length of a row is not known
 LoadMode = Literal["aligned", "peeled", "shifted", "scalar"]
 """aligned: rows are whole vectors.  peeled: they begin or end inside a vector, all arrays at the
 same offset from a boundary.  shifted: not all at the same; one array's boundaries count, others are
-read as the aligned vectors around what is wanted, and shifted.  scalar: one element per access."""
+read as the words around what is wanted, and shifted.  scalar: one element per access."""
 
 Lists = Literal["streamed", "sorted", "rounded", "collected"]
 """How a team keeps the K best: as candidates while a row goes by; of a row that lanes hold, sorted
