@@ -126,6 +126,11 @@ def test_lists_of_short_rows(name: str, check: Callable[..., None]) -> None:
             check(work.scheduled(schedule))
 
 
+def test_lists_that_are_alike(check: Callable[..., None]) -> None:
+    groups = {"k": 8, "groups": 8, "groups_kept": 4, "group_score": "top2"}
+    check(_renamed(library_case("moe_gate", 1, 1024, **groups).work(n_rows=4000)))
+
+
 @pytest.mark.parametrize("name", ["topk", "softmax_topk"])
 def test_lists_of_slices(name: str, check: Callable[..., None]) -> None:
     work = _renamed(library_case(name, 1, 1_000_003, k=40).work(n_rows=4, aligned=False))
@@ -368,6 +373,8 @@ WORKS: dict[str, Callable[[], Work]] = {
     "cluster": lambda: library_case("softmax_topk", 1, 129_024).work(n_rows=10),
     "grid": lambda: library_case("entropy", 1, 1_000_003).work(n_rows=4, aligned=False),
     "lists": lambda: library_case("topk", 1, 256, k=40).work(n_rows=65_536),
+    "groups": lambda: library_case("moe_gate", 1, 1024, k=8, groups=8, groups_kept=4,
+                                   group_score="top2").work(n_rows=4000),
     "merge": lambda: neighbours_of_states.work(role="merge", target="sm_90"),
     "strips": lambda: _strips(library_case("layer_norm", 1, 4096)),
     "fma": lambda: _of_vectors("float32", 16, 70, 300),

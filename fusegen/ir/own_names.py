@@ -43,17 +43,18 @@ _BESIDE = """
     threadIdx tickets ties tile tile_numbers tile_of_block tile_rows tile_state tile_step tiles
     to to_boundary together told turn turns two uint4 unroll unusual unusual_columns value_of
     value_of_score vector vectors_per_group visit wanted_of_sample warp warp_row warp_states
-    warps whole word word_of words
+    warps which whole word word_of words
 """
 
 _ENDINGS = """
-    1 a again alone anchor apart at band bar batch before begin behind best body bytes c
+    1 a again all alone anchor apart at band bar batch before begin behind best body bytes c
     candidates collected column columns copied count dealt divisor each early edge entry
     expected factor first found fresh from greatest guessed half held i in is item items kept
-    key keys known lanes last late lists lopsided low m map met mine next noted of offered
-    orders out outer own partial parts peak peaks pending picked place radius ratio reach rest
-    ring room rounded row rows same sampled scores share shift sixteens slots sorted start stash
-    step stored stride sum summed tile turned unusual value values vector wanted weight
+    key keys known lanes last late lists lopsided low m map met mine next noted numbers of
+    offered orders out outer own partial parts peak peaks pending picked place radius ratio
+    reach rest ring room rounded row rows same sampled scores share shift sixteens slots sorted
+    start stash step stored stride sum summed tile turned unusual value values vector wanted
+    weight
 """
 
 _ARRAYS = """

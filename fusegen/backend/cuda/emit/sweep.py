@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from fusegen.backend.cuda.emit.alike import with_one_text
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.elements import ElementPrinter, needed, sought
 from fusegen.backend.cuda.emit.entries import own_entries
@@ -65,6 +66,9 @@ class SweepPrinter:
     def view(self) -> SweepView:
         sweep = self.sweep
         lists = tuple(self._list(c) for c in sweep.monoid.lists)
+        one = self.schedule
+        if one.lists == "collected" and one.blocks == 1:
+            lists = with_one_text(sweep, lists, self.dialect)
         sources = tuple(self.sources.values())
         folded = tuple(self.elements.fold_lines(lists))
         pairs = tuple(self.elements.fold_pairs(lists))

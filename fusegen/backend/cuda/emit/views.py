@@ -19,6 +19,17 @@ COLUMN_OF_ITEM = Line("const column_t column = column_of(i);", declares=COLUMN.n
 
 
 @dataclass(frozen=True)
+class Alike:
+    """Lists of one form, the first of which has the text of all: `values[i][j]` is what list number
+    i has for the first one's number `numbers[j]`, of C++ type `type`."""
+
+    lists: tuple[str, ...]
+    type: str
+    numbers: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
 class ListView:
     """A K-best list of the sweep."""
 
@@ -46,6 +57,12 @@ class ListView:
     spilled: bool
     memory: str  # where its slots are
     worst: str  # the peak of no items, where peaks are floats or integers of their own
+    alike: Alike | None = None  # those that it shares a text with
+
+    @property
+    def told(self) -> bool:
+        """Is it another list's text that collects it?"""
+        return self.alike is not None and self.alike.lists[0] != self.name
 
     @property
     def in_registers(self) -> bool:
