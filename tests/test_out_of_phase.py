@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support import nvrtc
 from support.cuda_cases import Case, assert_close
 from support.emulated import EmulatedExecutable, emulated
 from support.schedules import kinds_of
@@ -137,6 +138,17 @@ def _kinds(case: Case) -> list[CudaSchedule]:
              **kinds_of(case, False, 3, in_phase=False)}
     assert found
     return [*found.values()]
+
+
+@pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("name", ["one", "two", "shared by rows"])
+def test_nothing_is_declared_for_nothing(name: str, dtype: str) -> None:
+    pipeline, make = TEXTS[name]
+    case = Case(pipeline, make(np.random.default_rng(0), (3, 9001), _kind(dtype)), 3, 9001)
+    for schedule in _kinds(case):
+        work = case.work(n_rows=100_000, aligned=False, in_phase=False).scheduled(schedule)
+        assert nvrtc.warnings_of(work.source, "sm_90") == ()
 
 
 @pytest.mark.parametrize("name", ["two", "two results", "shared by rows"])

@@ -9,6 +9,7 @@ namespace fusegen {
 // A row of which vectors are read that begin at `body` and whole vectors behind it.
 template <typename T>
 struct Shifted {
+    static constexpr int kGrain = 4;  // bytes of a word that is read; greater ones are fewer, and take more registers
     const T *__restrict__ body, *begin, *end;
 
     // How far behind a boundary of kBytes the vectors begin, in bytes.
@@ -19,18 +20,17 @@ struct Shifted {
     }
 };
 
-constexpr int kGrain = 4;  // bytes of a word that is read; greater ones are fewer, and take more registers
-
 // What the first and the last word around a vector have of it, element by element, so that nothing else is read: the
 // bits of as many elements as `bytes` have.
 template <typename T>
 __device__ __forceinline__ unsigned some_of_word(const T* from, int bytes)
 {
-    static_assert(sizeof(T) < kGrain);
+    constexpr int kSize = sizeof(T), kGrain = Shifted<T>::kGrain;
+    static_assert(kSize < kGrain);
     unsigned found = 0;
 #pragma unroll
-    for (int e = 0; e < kGrain / static_cast<int>(sizeof(T)) - 1; ++e) {
-        if (e * static_cast<int>(sizeof(T)) >= bytes) break;
+    for (int e = 0; e < kGrain / kSize - 1; ++e) {
+        if (e * kSize >= bytes) break;
         if constexpr (sizeof(T) == 1)
             found |= reinterpret_cast<const unsigned char*>(from)[e] << 8 * e;
         else
@@ -52,6 +52,7 @@ template <typename T, int kCount, typename Layout, typename Column>
 __device__ __forceinline__ Behind<kCount / Layout::kWidth> ask_items(
     Chunk<T, kCount, Layout>& items, const Shifted<T>& row, Column at, int live)
 {
+    constexpr int kGrain = Shifted<T>::kGrain;
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T), kWords = kBytes / kGrain;
     const int apart = Layout::Team::threads();
     const T* first = row.body + at * kWidth;
@@ -83,6 +84,7 @@ template <typename T, int kCount, typename Layout>
 __device__ __forceinline__ void shift_items(
     Chunk<T, kCount, Layout>& items, const Behind<kCount / Layout::kWidth>& behind)
 {
+    constexpr int kGrain = Shifted<T>::kGrain;
     constexpr int kBytes = Layout::kWidth * sizeof(T), kWords = kBytes / kGrain;
     if constexpr (kBytes % kGrain == 0 && sizeof(T) < kGrain) {
         const int off = behind.off;

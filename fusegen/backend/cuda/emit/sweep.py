@@ -65,10 +65,7 @@ class SweepPrinter:
 
     def view(self) -> SweepView:
         sweep = self.sweep
-        lists = tuple(self._list(c) for c in sweep.monoid.lists)
-        one = self.schedule
-        if one.lists == "collected" and one.blocks == 1:
-            lists = with_one_text(sweep, lists, self.dialect)
+        lists = self._lists()
         sources = tuple(self.sources.values())
         folded = tuple(self.elements.fold_lines(lists))
         pairs = tuple(self.elements.fold_pairs(lists))
@@ -199,6 +196,11 @@ class SweepPrinter:
             yield C_TYPES[param.dtype.name], s.param, f"{s.param}_items", body
 
     # ---- lists ----
+
+    def _lists(self) -> tuple[ListView, ...]:
+        found = tuple(self._list(c) for c in self.sweep.monoid.lists)
+        one_text = self.schedule.lists == "collected" and self.schedule.blocks == 1
+        return with_one_text(self.sweep, found, self.dialect) if one_text else found
 
     def _list(self, best: KBest) -> ListView:
         same = next(
