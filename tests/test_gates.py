@@ -71,7 +71,7 @@ def test_every_variant_is_numpys(variant, with_bias, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("n_experts", [16, 144, 160, 288, 520, 1096])
+@pytest.mark.parametrize("n_experts", [16, 144, 160, 288, 512, 520, 1096])
 def test_any_number_of_experts(n_experts, backend):
     x, bias = rows((4, n_experts), 2), biases(n_experts)
     found = results(backend, gate, x, bias, **DEEPSEEK_V3)
