@@ -17,7 +17,9 @@ from support.schedules import kinds_of
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.homes import Chip, Registers
+from fusegen.backend.cuda.schedule.homes import MEMORY, Chip, Registers
+from fusegen.backend.cuda.schedule.levels import Block, Grid, Thread, tree
+from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.pipeline.pipeline import Pipeline
 
 Arrays = dict[str, np.ndarray]
@@ -65,7 +67,7 @@ def _two(first: str, second: str, wide: bool = False) -> Callable[..., Arrays]:
 
 def _weighted(rng: np.random.Generator, shape: tuple[int, int], kind: Any) -> Arrays:
     return {"x": rng.standard_normal(shape).astype(kind),
-            "weight": rng.standard_normal(shape[1]).astype(kind),
+            "weight": rng.standard_normal(shape[1]).astype(np.float32),
             "bias": rng.standard_normal(shape[1]).astype(kind)}
 
 
@@ -120,14 +122,14 @@ def test_arrays_anywhere(name: str, dtype: str, n_cols: int) -> None:
         assert_close(tuple(outputs.values()), case.reference(), STEPS[dtype])
 
 
-def _outputs(program: Any, n_cols: int, rng: np.random.Generator) -> Arrays:
+def _outputs(program: Any, n_cols: int, rng: np.random.Generator, rows: int = 3) -> Arrays:
     """Where results go: all at the same offset, from row to row as well."""
     first, pitch = (int(n) for n in rng.integers(0, 17, 2))
     made: Arrays = {}
     for p in program.outputs:
         size = p.dtype.itemsize
-        raw = np.zeros((3 * (n_cols + pitch) + first + 64) * size, np.uint8)
-        made[p.name] = np.ndarray((3, n_cols), p.dtype.numpy, raw,
+        raw = np.zeros((rows * (n_cols + pitch) + first + 64) * size, np.uint8)
+        made[p.name] = np.ndarray((rows, n_cols), p.dtype.numpy, raw,
                                   -raw.ctypes.data % 64 + first * size,
                                   ((n_cols + pitch) * size, size))
     return made
@@ -169,3 +171,55 @@ def test_all_is_asked_for_before_anything_is_waited_for(name: str) -> None:
         assert "load_shifted(" not in kernel
         homes.add(type(schedule.home))
     assert homes >= {Registers, Chip}
+
+
+@emulated
+@pytest.mark.parametrize("teams", [1, 3])
+@pytest.mark.parametrize(("name", "dtype", "n_cols"), [
+    ("one", "bfloat16", 8199), ("two", "float16", 8203), ("two", "float32", 4101)])
+def test_rows_that_come_in_at_other_offsets(
+    name: str, dtype: str, n_cols: int, teams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays of pitches of their own, so that every row lies otherwise than the one before it."""
+    monkeypatch.setattr("support.emulated.RESIDENT_TEAMS", teams)
+    pipeline, make = TEXTS[name]
+    rng = np.random.default_rng(teams)
+    case = Case(pipeline, make(rng, (5, n_cols), _kind(dtype)), 5, n_cols)
+    work = case.work(n_rows=100_000, aligned=False, in_phase=False)
+    width = work.schedule.width
+    home = Chip(-(-n_cols // width // 2) - 128)
+    levels = tree(Thread(2, width), 64, Grid(2), home)
+    schedule = CudaSchedule(target=work.schedule.target, levels=levels, load="shifted")
+    work = work.scheduled(schedule)
+    for _ in range(3):
+        outputs = _outputs(work.program, n_cols, rng, rows=5)
+        inputs = {n: laid(v, rng) for n, v in case.inputs.items()}
+        EmulatedExecutable(work.program, schedule, work.source, seed=teams)(
+            {**inputs, **outputs}, 5, n_cols)
+        assert_close(tuple(outputs.values()), case.reference(), STEPS[dtype])
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_weights_of_vectors_that_lists_look_at_again(dtype: str) -> None:
+    """Rows that ascend: a tile brings more candidates than there is room for."""
+    n_cols = 5001
+    rng = np.random.default_rng(4)
+    weight = rng.integers(0, 4, n_cols).astype(dtype)
+    x = np.stack([np.arange(n_cols) // 8 + turn for turn in range(3)]).astype(dtype)
+    case = Case(fg.pipeline(weighed), {"x": x, "weight": weight}, 3, n_cols, {"k": 40})
+    total = x.astype(np.float64) + weight
+    columns = np.argsort(-total, axis=1, kind="stable")[:, :40]
+    work = case.work(n_rows=100_000, aligned=False)
+    found = {s.shape: s for s in (c.schedule for c in candidates(
+        work.program, work.problem, work.target)) if s.lists == "streamed"}
+    base = work.schedule.having(threads=64, vectors=4, home=MEMORY, lists="streamed")
+    for schedule in (*found.values(), base.having(team=Block(64))):
+        got = case.emulate(schedule=schedule, seed=2, shift=1)
+        np.testing.assert_array_equal(got[1], columns)
+        np.testing.assert_array_equal(got[0].astype(np.float64),
+                                      np.take_along_axis(total, columns, axis=1))
+
+
+def weighed(x: Any, weight: fg.PerColumn, *, k: int) -> Any:
+    return fg.topk(x + weight, k)

@@ -235,7 +235,7 @@ class Menu:
     def _shared(self, blocks: int = 1) -> Iterator[CudaSchedule]:
         share = -(-self.n_vectors // blocks)
         kept = slice_bytes(share, self.kept_bytes, self.shifted)
-        if kept + STATIC_SHARED > self.target.shared_per_block:
+        if not self.target.ampere or kept + STATIC_SHARED > self.target.shared_per_block:
             return
         light = self.work.extra == 1 or self.width == MAX_WIDTH  # is there room for a second chunk?
         heavy = self.width == MAX_WIDTH or self.kept_bytes > VECTOR_BYTES

@@ -181,8 +181,9 @@ class _StripMenu:
             return None
         if held * sum(self.kept) > 256 or held * sum(self.kept) * base.threads > 1 << 17:
             return None  # half of a thread's registers at most
-        if stashed and any(size % VECTOR_BYTES for size in self.kept):
-            return None  # copies to shared memory are of 16 bytes
+        copied = self.target.ampere and not any(size % VECTOR_BYTES for size in self.kept)
+        if stashed and not copied:
+            return None  # copies to shared memory are of 16 bytes, and older GPUs have none
         room = self.target.shared_per_block - _MEETING
         most = room // (base.threads * sum(self.kept)) // chunk * chunk
         if stashed > most and base.split:
