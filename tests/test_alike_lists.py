@@ -42,6 +42,15 @@ def several(x: Any) -> Any:
     return tuple(v for pair in (*same, *longer) for v in pair)
 
 
+def beside_others(x: Any) -> Any:
+    """Five, then two of the same length that differ in more than numbers."""
+    mean = fg.mean(fg.where(fg.isfinite(x), x, 0.0))
+    bars = [mean + step for step in (0.0, 1.0, 2.0, 3.0, 4.0)]
+    found = [fg.topk(fg.where(x < b, x, -INF), 3) for b in bars]
+    above = fg.topk(fg.where(x > mean, x, -INF), 3)
+    return tuple(v for pair in (*found, above, fg.topk(x, 3)) for v in pair)
+
+
 def want(name: str, x: np.ndarray) -> list[np.ndarray]:
     """By sorting, in float64."""
     x = x.astype(np.float64)
@@ -49,10 +58,13 @@ def want(name: str, x: np.ndarray) -> list[np.ndarray]:
     lists = {
         "below": [(x, mean + s, 3) for s in (2.0, 1.0, 0.5, 0.25, 0.0)],
         "shifted": [(x - mean, mean * s, 3) for s in (1.0, 2.0, 3.0, 4.0)],
+        "beside_others": [(x, mean + s, 3) for s in (0.0, 1.0, 2.0, 3.0, 4.0)] + [(x, INF, 3)],
         "several": [(x, mean + s, 2) for s in (4.0, 3.0, 2.0, 1.5)]
         + [(x, mean + s, 5) for s in (1.0, 0.5)],
     }[name]
     found = []
+    if name == "beside_others":
+        lists[5:5] = [(np.where(x > mean, x, -np.inf), INF, 3)]
     for values, bar, k in lists:
         kept = np.where(values < bar, values, -np.inf)
         columns = np.argsort(-kept, axis=1, kind="stable")[:, :k]
@@ -61,7 +73,8 @@ def want(name: str, x: np.ndarray) -> list[np.ndarray]:
 
 
 TEXTS: dict[str, tuple[Callable[[Any], Any], int]] = {
-    "below": (below, 5), "shifted": (shifted, 0), "several": (several, 4)}
+    "below": (below, 5), "shifted": (shifted, 0), "several": (several, 4),
+    "beside_others": (beside_others, 5)}
 
 
 def collected(case: Case) -> list[CudaSchedule]:

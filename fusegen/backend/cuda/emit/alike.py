@@ -3,9 +3,8 @@ begins: one text collects them all, one after the other, where many would take c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.views import Alike, ListView
@@ -20,12 +19,19 @@ def with_one_text(
     sweep: Sweep, lists: Sequence[ListView], dialect: CudaDialect
 ) -> tuple[ListView, ...]:
     """The same lists; those that follow one another and are alike know of one another."""
-    found: list[ListView] = []
-    for _, run in groupby(lists, _form):
-        group = tuple(run)
-        alike = _alike(sweep, group, dialect) if len(group) >= _MANY else None
-        found += (replace(top, alike=alike) for top in group)
-    return tuple(found)
+    lifts = {best.name: best.lift for best in sweep.monoid.lists}
+    groups: list[list[tuple[ListView, dict[Var, Var]]]] = []
+    for top in lists:
+        first = groups[-1][0][0] if groups else top
+        renamed = _renamed(lifts[first.name], lifts[top.name])
+        if groups and renamed is not None and _form(top) == _form(first):
+            groups[-1].append((top, renamed))
+        else:
+            groups.append([(top, {})])
+    return tuple(
+        replace(top, alike=alike) for group in groups for alike in [_alike(sweep, group, dialect)]
+        for top, _ in group
+    )
 
 
 def _form(top: ListView) -> tuple[object, ...]:
@@ -33,23 +39,22 @@ def _form(top: ListView) -> tuple[object, ...]:
     return top.k, top.made, top.value_type, plan
 
 
-def _alike(sweep: Sweep, group: Sequence[ListView], dialect: CudaDialect) -> Alike | None:
-    """None where they differ in more than numbers of one type that all have as variables."""
-    lifts = {best.name: best.lift for best in sweep.monoid.lists}
-    first = lifts[group[0].name]
-    renamed = [_renamed(first, lifts[top.name]) for top in group]
-    numbers = tuple(dict.fromkeys(n for names in renamed for n in names or ()))
+def _alike(
+    sweep: Sweep, group: Sequence[tuple[ListView, Mapping[Var, Var]]], dialect: CudaDialect
+) -> Alike | None:
+    """None of few, or where their numbers are not of one type, variables, and the lists' alone."""
+    first = next(best.lift for best in sweep.monoid.lists if best.name == group[0][0].name)
+    numbers = tuple(dict.fromkeys(n for _, names in group for n in names))
     shared = {n for let in used_in(sweep, [first])[1] for n in variables(let.expr)}
     kinds = {n.kind for n in numbers}
-    if None in renamed or len(kinds) != 1 or any(
+    if len(group) < _MANY or len(kinds) != 1 or any(
         n.name in shared or dialect.text(n) != n.name for n in numbers
     ):
         return None
     return Alike(
-        lists=tuple(top.name for top in group), type=dialect.type_of(kinds.pop()),
+        lists=tuple(top.name for top, _ in group), type=dialect.type_of(kinds.pop()),
         numbers=tuple(n.name for n in numbers),
-        values=tuple(tuple(dialect.text((names or {}).get(n, n)) for n in numbers)
-                     for names in renamed),
+        values=tuple(tuple(dialect.text(names.get(n, n)) for n in numbers) for _, names in group),
     )
 
 
