@@ -58,13 +58,12 @@ def want(name: str, x: np.ndarray) -> list[np.ndarray]:
     lists = {
         "below": [(x, mean + s, 3) for s in (2.0, 1.0, 0.5, 0.25, 0.0)],
         "shifted": [(x - mean, mean * s, 3) for s in (1.0, 2.0, 3.0, 4.0)],
-        "beside_others": [(x, mean + s, 3) for s in (0.0, 1.0, 2.0, 3.0, 4.0)] + [(x, INF, 3)],
+        "beside_others": [(x, mean + s, 3) for s in (0.0, 1.0, 2.0, 3.0, 4.0)]
+        + [(np.where(x > mean, x, -np.inf), INF, 3), (x, INF, 3)],
         "several": [(x, mean + s, 2) for s in (4.0, 3.0, 2.0, 1.5)]
         + [(x, mean + s, 5) for s in (1.0, 0.5)],
     }[name]
     found = []
-    if name == "beside_others":
-        lists[5:5] = [(np.where(x > mean, x, -np.inf), INF, 3)]
     for values, bar, k in lists:
         kept = np.where(values < bar, values, -np.inf)
         columns = np.argsort(-kept, axis=1, kind="stable")[:, :k]

@@ -53,6 +53,10 @@ def masked(x, wanted):  # type: ignore[no-untyped-def]
     return fg.exp(kept - fg.max(kept)) / fg.sum(fg.exp(kept - fg.max(kept)))
 
 
+def weighed(x: Any, weight: fg.PerColumn, *, k: int) -> Any:
+    return fg.topk(x + weight, k)
+
+
 def _one(rng: np.random.Generator, shape: tuple[int, int], kind: Any) -> Arrays:
     return {"x": rng.standard_normal(shape).astype(kind)}
 
@@ -89,14 +93,17 @@ STEPS = {"bfloat16": 2e-2, "float16": 3e-3, "float32": 2e-5, "float64": 1e-11}
 def laid(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The same values from any element on, rows any number of elements apart, and bytes around
     them that no result may know of: NaNs of every float."""
-    rows, cols = values.shape
-    size = values.dtype.itemsize
-    first, pitch = (int(n) for n in rng.integers(0, 17, 2))
-    raw = np.full((rows * (cols + pitch) + first + 64) * size, 0xFF, np.uint8)
-    there = np.ndarray((rows, cols), values.dtype, raw, -raw.ctypes.data % 64 + first * size,
-                       ((cols + pitch) * size, size))
+    there = _room(values.shape, values.dtype, *rng.integers(0, 17, 2).tolist())
     there[...] = values
     return there
+
+
+def _room(shape: tuple[int, ...], kind: np.dtype[Any], first: int, pitch: int) -> np.ndarray:
+    """Rows `pitch` elements apart from the first one on, `first` behind a boundary."""
+    (rows, cols), size = shape, kind.itemsize
+    raw = np.full((rows * (cols + pitch) + first + 64) * size, 0xFF, np.uint8)
+    return np.ndarray((rows, cols), kind, raw, -raw.ctypes.data % 64 + first * size,
+                      ((cols + pitch) * size, size))
 
 
 def _kind(dtype: str) -> Any:
@@ -124,15 +131,9 @@ def test_arrays_anywhere(name: str, dtype: str, n_cols: int) -> None:
 
 def _outputs(program: Any, n_cols: int, rng: np.random.Generator, rows: int = 3) -> Arrays:
     """Where results go: all at the same offset, from row to row as well."""
-    first, pitch = (int(n) for n in rng.integers(0, 17, 2))
-    made: Arrays = {}
-    for p in program.outputs:
-        size = p.dtype.itemsize
-        raw = np.zeros((rows * (n_cols + pitch) + first + 64) * size, np.uint8)
-        made[p.name] = np.ndarray((rows, n_cols), p.dtype.numpy, raw,
-                                  -raw.ctypes.data % 64 + first * size,
-                                  ((n_cols + pitch) * size, size))
-    return made
+    first, pitch = rng.integers(0, 17, 2).tolist()
+    return {p.name: _room((rows, n_cols), np.dtype(p.dtype.numpy), first, pitch)
+            for p in program.outputs}
 
 
 def _kinds(case: Case) -> list[CudaSchedule]:
@@ -219,7 +220,3 @@ def test_weights_of_vectors_that_lists_look_at_again(dtype: str) -> None:
         np.testing.assert_array_equal(got[1], columns)
         np.testing.assert_array_equal(got[0].astype(np.float64),
                                       np.take_along_axis(total, columns, axis=1))
-
-
-def weighed(x: Any, weight: fg.PerColumn, *, k: int) -> Any:
-    return fg.topk(x + weight, k)

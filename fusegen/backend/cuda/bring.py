@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.backend.emit.lines import Line
+
+
+def asking(loader: str, name: str, items: str, place: str) -> str:
+    """What asks for a chunk of the array of that name, but for its last argument and the bracket;
+    where its items come by shifts, it says what these will need."""
+    asks = f"{name}_behind = ask_items" if loader == "load_shifted" else loader
+    return f"{asks}({items}, {place}"
+
+
+def shifting(name: str, items: str) -> str:
+    """The statement that waits for what was asked for so, and shifts it."""
+    return f"shift_items({items}, {name}_behind);"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +34,18 @@ class Bring:
     alias: str = ""
     repacks: bool = False
     per: str = ""  # a factor on how many there are
-    place: str = ""  # where what is shifted lies: asked for first, and shifted once it is there
+    asks: str = ""  # what asks for them, where they are shifted once they are there
+    shifts: str = ""  # and what shifts them
 
     @classmethod
     def from_memory(cls, loader: str, name: str, type: str, place: str) -> Bring:
         """Items of the array of that name from a place of its row, by the function that loads."""
         items = f"{name}_items"
-        shifts = place if loader == "load_shifted" else ""
-        return cls(items, type, f"{loader}({items}, {place}", place=shifts)
+        found = cls(items, type, f"{loader}({items}, {place}")
+        if loader != "load_shifted":
+            return found
+        asks = f"const auto {asking(loader, name, items, place)}"
+        return replace(found, asks=asks, shifts=shifting(name, items))
 
     def lines(self, live: str = "live", count: str = "kItems") -> list[Line]:
         """Statements that declare `count` items and fill `live` vectors of them."""
@@ -53,23 +69,16 @@ class Bring:
     def asked(self, live: str = "live", count: str = "kItems") -> list[Line]:
         """As `lines`, but for what waits for memory: that is `settled`, after all else that a
         thread wants was asked for."""
-        if not self.place:
-            return [*self.declared(count), *self._of_items(f"{self.call}, {live});", self.call)]
-        text = f"const auto {self._behind} = ask_items({self.items}, {self.place}, {live});"
-        return [*self.declared(count), Line(text, frozenset([self.items]), self._behind)]
+        asks = self.asks or self.call
+        return [*self.declared(count), *self._of_items(f"{asks}, {live});", asks)]
 
     def settled(self) -> list[Line]:
         """Statements after which the items are there."""
-        shift = f"shift_items({self.items}, {self._behind});"
-        return [*self._of_items(shift, self.place), *self._repacked()]
+        return [*self._of_items(self.shifts, self.shifts), *self._repacked()]
 
     def again(self) -> list[Line]:
         """The same items once more: they need not outlast what lies between."""
         return [*self._of_items(f"{self.items} = {{}};", self.call), *self.filled()]
-
-    @property
-    def _behind(self) -> str:
-        return self.items.replace("_items", "_behind")
 
     def _repacked(self) -> list[Line]:
         return self._of_items(f"{self.items}.repack();", self.repacks)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.views import Alike, ListView
 from fusegen.ir.expr import Call, Expr, Var, variables
-from fusegen.ir.kernel import Sweep
+from fusegen.ir.kernel import Let, Sweep
 from fusegen.ir.kernel_walk import used_in
 
 _MANY = 4  # lists, from which on they share a text
@@ -29,7 +29,8 @@ def with_one_text(
         else:
             groups.append([(top, {})])
     return tuple(
-        replace(top, alike=alike) for group in groups for alike in [_alike(sweep, group, dialect)]
+        replace(top, alike=alike) for group in groups
+        for alike in [_alike(used_in(sweep, [lifts[group[0][0].name]])[1], group, dialect)]
         for top, _ in group
     )
 
@@ -40,12 +41,12 @@ def _form(top: ListView) -> tuple[object, ...]:
 
 
 def _alike(
-    sweep: Sweep, group: Sequence[tuple[ListView, Mapping[Var, Var]]], dialect: CudaDialect
+    lets: Sequence[Let], group: Sequence[tuple[ListView, Mapping[Var, Var]]], dialect: CudaDialect
 ) -> Alike | None:
-    """None of few, or where their numbers are not of one type, variables, and the lists' alone."""
-    first = next(best.lift for best in sweep.monoid.lists if best.name == group[0][0].name)
+    """None of few, or where their numbers are not of one type, variables, and the lists' alone:
+    `lets` are what all of them take besides."""
     numbers = tuple(dict.fromkeys(n for _, names in group for n in names))
-    shared = {n for let in used_in(sweep, [first])[1] for n in variables(let.expr)}
+    shared = {n for let in lets for n in variables(let.expr)}
     kinds = {n.kind for n in numbers}
     if len(group) < _MANY or len(kinds) != 1 or any(
         n.name in shared or dialect.text(n) != n.name for n in numbers

@@ -179,8 +179,7 @@ def _bodies(
                 and not (launch.steady and ld.kept and schedule.load == "peeled")}
     for p in launch.params:
         if p.shape in ("element", "per_column") and body_of(p, schedule) in vectors:
-            loader = loader_of(p, launch.kernel, schedule.load) if p.shape == "element" else (
-                "load_shifted")
+            loader = loader_of(p, launch.kernel, schedule.load)
             kind, value = body_of_row(pointer_type(p), loader, pointer_of(p), "head")
             yield kind, body_of(p, schedule), value
 

@@ -130,14 +130,12 @@ def columns_of(numbers: str, layout: Layout, dialect: CudaDialect) -> str:
 def _load(param: Param, layout: Layout, reader: Reader) -> LoadView:
     schedule, shared = reader.schedule, param.shape == "per_column"
     kept = layout.is_plain and param in kept_params(reader.kernel, schedule)
-    # Rows may start off a vector boundary; the shared row of columns then does not follow.
-    apart = shared and schedule.has_edges
     return LoadView(
         type=C_TYPES[param.dtype.name], name=param.name, pointer=_pointer(param, layout, reader),
         kept=kept, body=body_of(param, schedule), narrow=param.dtype.itemsize < 4, shared=shared,
         loader=schedule.home.loader if kept else "load_columns" if not layout.is_plain
-        else "load_shifted" if apart else "fetch_chunk" if schedule.home.stages and not shared
-        else "load_items" if shared else loader_of(param, reader.kernel, schedule.load),
+        else "fetch_chunk" if schedule.home.stages and not shared
+        else loader_of(param, reader.kernel, schedule.load),
     )
 
 

@@ -16,6 +16,9 @@ def anchor(kernel: Kernel, load: LoadMode) -> Param | None:
 
 
 def loader_of(param: Param, kernel: Kernel, load: LoadMode) -> str:
-    """The function of <fusegen/…> that brings a chunk's items of an array of elements."""
+    """The function of <fusegen/…> that brings a chunk's items of an array of elements, or of what
+    all rows share: that does not follow where rows begin inside a vector."""
+    if param.shape == "per_column":
+        return "load_shifted" if load in ("peeled", "shifted") else "load_items"
     shifts = load == "shifted" and not param.output and param != anchor(kernel, load)
     return "load_shifted" if shifts else "load_items"

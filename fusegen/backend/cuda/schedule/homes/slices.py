@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.cuda.bring import Bring, asking, shifting
 from fusegen.backend.cuda.schedule.figures import ManyRows
 from fusegen.backend.cuda.schedule.homes.base import AnyHome, Array, Sizes, Stay
 from fusegen.backend.cuda.schedule.homes.held import live
@@ -154,7 +154,7 @@ class Chip(AnyHome):
         return tuple(lines)
 
     def settle(self, arrays: Sequence[Array]) -> tuple[str, ...]:
-        return tuple(f"shift_items({a.name}_held, {a.name}_behind);" for a in arrays if a.apart)
+        return tuple(shifting(a.name, f"{a.name}_held") for a in arrays if a.apart)
 
     def next_group(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         end = "next.end" if _edges(arrays) else "end"
@@ -179,8 +179,7 @@ def _alone(stay: Stay, many: ManyRows) -> float:
 
 def _asks(array: Array, items: str, row: str) -> str:
     """What asks for a chunk that is shifted when its row's turn comes, or needs not be."""
-    asks = f"{array.name}_behind = ask_items" if array.apart else array.loader
-    return f"{asks}({items}, {row}, held_at"
+    return asking(array.loader, array.name, items, f"{row}, held_at")
 
 
 def _slice(name: str, kind: str, first: str) -> Bring:
