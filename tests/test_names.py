@@ -25,7 +25,7 @@ from support import (
     vector_library,
 )
 from support.algebra_cases import ACCEPTED
-from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case
+from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case, section_lists_case
 from support.emulated import emulated
 from support.own_names import PIPELINE, Found
 from support.pairs import pairwise
@@ -127,8 +127,7 @@ def test_lists_of_short_rows(name: str, check: Callable[..., None]) -> None:
 
 
 def test_lists_that_are_alike(check: Callable[..., None]) -> None:
-    groups = {"k": 8, "groups": 8, "groups_kept": 4, "group_score": "top2"}
-    check(_renamed(library_case("moe_gate", 1, 1024, **groups).work(n_rows=4000)))
+    check(_renamed(section_lists_case(1024).work(n_rows=4000)))
 
 
 @pytest.mark.parametrize("name", ["topk", "softmax_topk"])
@@ -373,8 +372,7 @@ WORKS: dict[str, Callable[[], Work]] = {
     "cluster": lambda: library_case("softmax_topk", 1, 129_024).work(n_rows=10),
     "grid": lambda: library_case("entropy", 1, 1_000_003).work(n_rows=4, aligned=False),
     "lists": lambda: library_case("topk", 1, 256, k=40).work(n_rows=65_536),
-    "groups": lambda: library_case("moe_gate", 1, 1024, k=8, groups=8, groups_kept=4,
-                                   group_score="top2").work(n_rows=4000),
+    "groups": lambda: section_lists_case(1024).work(n_rows=4000),
     "merge": lambda: neighbours_of_states.work(role="merge", target="sm_90"),
     "strips": lambda: _strips(library_case("layer_norm", 1, 4096)),
     "fma": lambda: _of_vectors("float32", 16, 70, 300),

@@ -10,8 +10,8 @@ LANES = {name: 16 // size for name, size in ITEMSIZE.items()}
 
 
 def test_cells_come_from_the_seed_and_lie_within_bounds() -> None:
-    cells = drawn(5, 40, [*WORKS], 8 * MIB)
-    assert cells == drawn(5, 40, [*WORKS], 8 * MIB) != drawn(6, 40, [*WORKS], 8 * MIB)
+    cells = drawn(5, 60, [*WORKS], 8 * MIB)
+    assert cells == drawn(5, 60, [*WORKS], 8 * MIB) != drawn(6, 60, [*WORKS], 8 * MIB)
     assert {(c.work, c.dtype, c.layout) for c in cells} == {
         (w, d, lay) for w in WORKS for d in ITEMSIZE for lay in LAYOUTS}
     for c in cells:
@@ -27,7 +27,7 @@ def test_a_cell_is_measured_on_processors() -> None:
     from scans.hosts import HostBench
 
     bench = HostBench(("torch",), warm=True, threads=1)
-    for name in ("softmax", "add_rms_norm"):
+    for name in ("softmax", "add_rms_norm", "layer_norm"):
         found = bench.measure(Cell(name, 33, 65, "float32", "wider"))
         assert found["status"] == "ok"
         assert min(found["floor_us"], found["share"], found["peers"]["torch"]) > 0

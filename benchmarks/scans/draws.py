@@ -22,9 +22,11 @@ ITEM_OF_LIST = 8  # bytes of an index
 @dataclass(frozen=True, slots=True)
 class Work:
     """What is drawn for a work. inputs, results: arrays of x's shape that are read and written;
-    values: numbers of a row that are written, of x's type; indices: of eight bytes."""
+    columns: arrays of one row that all rows share; values: numbers of a row that are written, of
+    x's type; indices: of eight bytes."""
 
     inputs: int = 1
+    columns: int = 0
     results: int = 0
     values: int = 0
     indices: int = 0
@@ -34,7 +36,8 @@ class Work:
         """(read, written) at least."""
         each = self.values * size + self.indices * ITEM_OF_LIST
         each += k * (size + ITEM_OF_LIST) if self.lists else 0
-        return rows * cols * size * self.inputs, rows * (cols * size * self.results + each)
+        read = (rows * self.inputs + self.columns) * cols * size
+        return read, rows * (cols * size * self.results + each)
 
 
 WORKS = {
@@ -45,6 +48,7 @@ WORKS = {
     "statistics": Work(values=3, indices=1),
     "add_rms_norm": Work(inputs=2, results=2),
     "softmax_backward": Work(inputs=2, results=1),
+    "layer_norm": Work(columns=2, results=1),
 }
 
 

@@ -76,10 +76,12 @@ class HostBench:
 
     def _moves(self, cell: Cell, inputs: Any, results: Any) -> dict[str, Call]:
         """Reading, and writing, the very arrays by plain loops: through the caches, and past."""
-        written = (results if isinstance(results, tuple) else (results,))[:WORKS[cell.work].results]
+        work = WORKS[cell.work]
+        read = inputs[: work.inputs]
+        written = (results if isinstance(results, tuple) else (results,))[: work.results]
         n_bytes = cell.rows * cell.cols * ITEMSIZE[cell.dtype]
         to = [torch.empty_like(r) for r in written]
-        return {name: partial(self._move, inputs, to, n_bytes, past)
+        return {name: partial(self._move, read, to, n_bytes, past)
                 for name, past in (("through", 0), ("past", 1))}
 
     def _fastest(self, calls: Mapping[str, Call]) -> dict[str, float]:

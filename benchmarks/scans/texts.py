@@ -33,7 +33,8 @@ def softmax_backward(y, dy):  # type: ignore[no-untyped-def]
 
 
 OURS: dict[str, fg.Pipeline] = {
-    **{name: getattr(fg.library, name) for name in ("softmax", "softmax_topk", "topk", "rms_norm")},
+    **{name: getattr(fg.library, name) for name in (
+        "softmax", "softmax_topk", "topk", "rms_norm", "layer_norm")},
     "statistics": statistics, "add_rms_norm": add_rms_norm, "softmax_backward": softmax_backward,
 }
 
@@ -57,6 +58,7 @@ EAGER: dict[str, Callable[..., Any]] = {
     "statistics": _statistics,
     "add_rms_norm": _add_rms_norm,
     "softmax_backward": lambda y, dy: torch._softmax_backward_data(dy, y, -1, y.dtype),
+    "layer_norm": lambda x, weight, bias: F.layer_norm(x, x.shape[-1:], weight, bias),
 }
 
 
@@ -91,9 +93,9 @@ def memory_of(cell: Cell, device: str) -> tuple[torch.Tensor, ...]:
     whole = torch.zeros(cell.rows * cell.row_stride + 1, dtype=dtype, device=device)
     first = whole[1:] if cell.layout == "shifted" else whole[:-1]
     first = first.view(cell.rows, cell.row_stride)[:, : cell.cols]
-    others = WORKS[cell.work].inputs - 1
-    return first, *(torch.zeros(cell.rows, cell.cols, dtype=dtype, device=device)
-                    for _ in range(others))
+    work = WORKS[cell.work]
+    others = [(cell.rows, cell.cols)] * (work.inputs - 1) + [(cell.cols,)] * work.columns
+    return first, *(torch.zeros(shape, dtype=dtype, device=device) for shape in others)
 
 
 def inputs_of(cell: Cell, device: str) -> tuple[torch.Tensor, ...]:
@@ -120,7 +122,7 @@ def error_of(cell: Cell, inputs: tuple[torch.Tensor, ...], got: Any) -> float:
     """Greatest error of some rows, beside the values in float64; infinity for NaN. An index is held
     to the value that it names."""
     step = max(1, cell.rows * cell.cols // _CHECKED)
-    some = tuple(x[::step].double() for x in inputs)
+    some = tuple((x[::step] if x.ndim == 2 else x).double() for x in inputs)
     want = EAGER[cell.work](*some, **named(cell))
     got = got if isinstance(got, tuple) else (got,)
     want = tuple(want) if isinstance(want, tuple) else (want,)

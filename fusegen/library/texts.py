@@ -13,6 +13,7 @@ import operator
 
 from fusegen.ir.errors import ArgumentError
 from fusegen.lang import lang as fg
+from fusegen.lang.own import monoid, reduce
 from fusegen.lang.signature import check_flag, check_whole
 from fusegen.lang.value import PerColumn, PerRow, Value
 from fusegen.pipeline.decorator import pipeline
@@ -187,6 +188,15 @@ def moe_gate(
     return gates if scale == 1 else gates * scale, experts
 
 
+_TWO_BEST = monoid(
+    (-math.inf, -math.inf), lambda x: (x, -math.inf),
+    lambda a, b: (fg.maximum(a[0], b[0]),
+                  fg.maximum(fg.minimum(a[0], b[0]), fg.maximum(a[1], b[1]))),
+    lambda s: s[0] + s[1], name="two_best",
+)
+"""The sum of the two greatest. Their columns are not asked for: numbers merge sooner than lists."""
+
+
 def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> Value:
     """Which elements are in one of the `kept` best groups."""
     members = fg.sections(rated, groups)
@@ -194,7 +204,7 @@ def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> V
     if group_score == "max":
         best = [fg.max(row) for row in rows]
     else:
-        best = [fg.sum(fg.topk(row, 2)[0]) for row in rows]
+        best = [reduce(_TWO_BEST, row) for row in rows]
     ahead = {(a, b): (best[a] > best[b]) | (fg.isnan(best[a]) & ~fg.isnan(best[b]))
              for a in range(groups) for b in range(groups) if a > b}
     found: Value | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import fusegen as fg
 from fusegen import library
 from fusegen.backend.arrays.phases import phase_of
 from fusegen.backend.arrays.rows import Rows
@@ -175,3 +176,17 @@ def assert_close(
             np.testing.assert_allclose(
                 g.astype(np.float64), w.astype(np.float64), rtol=tolerance, atol=tolerance
             )
+
+
+@fg.pipeline
+def section_lists(x):  # type: ignore[no-untyped-def]
+    """The eight greatest below the mean of what the two best of each eighth add up to."""
+    rows = [fg.where(inside, x, float("-inf")) for inside in fg.sections(x, 8)]
+    best = [fg.sum(fg.topk(row, 2)[0]) for row in rows]
+    return fg.topk(fg.where(x < sum(best[1:], best[0]) / 8, x, float("-inf")), 8)
+
+
+def section_lists_case(n_cols: int, dtype: str = "float32") -> Case:
+    """Lists that differ in numbers of the row alone, and one more behind them."""
+    x = np.random.default_rng(0).standard_normal((1, n_cols)).astype(dtype_of(dtype).numpy)
+    return Case(section_lists, {"x": x}, 1, n_cols)

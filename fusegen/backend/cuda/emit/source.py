@@ -89,7 +89,8 @@ def _sweep_views(
     for kernel in program.kernels:
         for this, after in pairwise(kernel.sweeps):
             views[this.number] = replace(
-                views[this.number], ahead_next=views[after.number].ahead
+                views[this.number], ahead_next=views[after.number].ahead,
+                asks_next=views[after.number].asked,
             )
     return views
 

@@ -21,7 +21,7 @@ from fusegen.backend.cuda.emit.places import (
 from fusegen.backend.cuda.schedule.anchors import loader_of
 from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import PER_VECTOR
-from fusegen.backend.cuda.schedule.on_chip import kept_params
+from fusegen.backend.cuda.schedule.on_chip import asks_before, kept_params
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Var, substitute
@@ -54,6 +54,7 @@ class SourceView:
     held: tuple[Bring, ...] = ()  # likewise of the chunk in registers, where others are elsewhere
     stashed: tuple[Bring, ...] = ()  # and of a chunk in shared memory, where it is in both
     early: bool = False  # does a chunk come while the one before it is worked on?
+    asked: bool = False  # are they asked for while the sweep before looks at the row?
     vector: tuple[Line, ...] = ()  # the items of one `vector`
     ring: Line | None = None  # the value at `place` of a ring in shared memory
     edge: tuple[Line, ...] = ()  # this thread's element at the edges of the row
@@ -104,6 +105,7 @@ def in_memory(name: str, layout: Layout, reader: Reader) -> SourceView:
         held=_held(load, brings, reader),
         early=load.shared and reader.schedule.home.ahead and not reader.first
         and load.loader == "load_items",
+        asked=layout.is_plain and asks_before(param, reader.sweep, reader.kernel, reader.schedule),
         vector=_vector(load, layout, reader), ring=ring if load.loader == "fetch_chunk" else None,
         edge=(edge_line(param, pointer, layout_at("edge", layout, reader.dialect)),),
     )

@@ -150,6 +150,8 @@ class SweepView:
     meeting_array: str  # its declaration; "" for teams inside a warp
     loads: tuple[LoadView, ...]
     brings: tuple[Bring, ...]  # how the items of a chunk come
+    asked: tuple[Bring, ...]  # likewise, of those that the sweep before has asked for
+    asks_next: tuple[Bring, ...]  # and those that the sweep after this one finds so
     held: tuple[Bring, ...]  # likewise of the chunk in registers, where the rest is elsewhere
     stashed: tuple[Bring, ...]  # and of one in shared memory, where that has a part of the rest
     ahead: tuple[LoadView, ...]  # loads that come a chunk early, the first while states meet
