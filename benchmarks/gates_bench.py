@@ -21,11 +21,10 @@ import torch
 from scans.floor import measured
 from streams.limits import Limits
 from streams.runs import described_run, save
-from streams.supervise import compile_ahead
+from streams.supervise import compile_ahead, compile_others
 from streams.timing import Timer
 
 import fusegen as fg
-from fusegen.compile.tuning import BEST, considered, notable
 
 TOKENS, K, GROUPS, KEPT, SCALE = 16_384, 8, 8, 4, 2.5
 OURS = {"k": K, "score": "sigmoid", "groups": GROUPS, "groups_kept": KEPT, "group_score": "top2",
@@ -64,12 +63,7 @@ def arrays(experts: int, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def compile_one(cell: Cell) -> None:
-    """Bring the kernels of every schedule that will be timed into the cache on disk."""
-    call = fg.library.moe_gate.prepare(arrays(*cell), OURS)
-    variants, key = call.variants, call.key
-    work = variants.work(variants.target(key.memory), variants.problem(key))
-    for one in notable(considered(work), BEST):
-        assert work.scheduled(one.schedule).executable() is not None
+    compile_others(fg.library.moe_gate.prepare(arrays(*cell), OURS))
 
 
 def measure(cell: Cell, timer: Timer, floor: Any) -> dict[str, Any]:

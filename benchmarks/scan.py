@@ -28,7 +28,7 @@ from typing import Any
 
 from scans.draws import WORKS, Cell, drawn, most_bytes
 from streams.runs import described_run, save
-from streams.supervise import Here, compile_ahead, records
+from streams.supervise import Here, compile_ahead, compile_others, records
 
 REPETITIONS, WORST = 9, 10
 PEERS = ("torch", "compile")
@@ -88,20 +88,11 @@ def compile_one(cell: Cell, device: str, peers: tuple[str, ...], regret: bool) -
     call = OURS[cell.work].prepare(inputs, constants)
     assert call.executable is not None
     if regret:
-        _compile_others(call)
+        compile_others(call)
     if "compile" in peers and device == "cuda":
         torch._inductor.config.compile_threads = 1  # this process is one of many
         with torch.no_grad():
             peer_of("compile", cell, inputs)
-
-
-def _compile_others(call: Any) -> None:
-    from fusegen.compile.tuning import BEST, considered, notable
-
-    variants, key = call.variants, call.key
-    work = variants.work(variants.target(key.memory), variants.problem(key))
-    for one in notable(considered(work), BEST):
-        assert work.scheduled(one.schedule).executable() is not None
 
 
 # ---- what is printed ----

@@ -118,6 +118,16 @@ def _said(error: Exception) -> str:
 # ---- compiling ahead ----
 
 
+def compile_others(call: Any) -> None:
+    """Bring the kernels of every schedule that tuning times into the cache on disk."""
+    from fusegen.compile.tuning import BEST, considered, notable
+
+    variants, key = call.variants, call.key
+    work = variants.work(variants.target(key.memory), variants.problem(key))
+    for one in notable(considered(work), BEST):
+        assert work.scheduled(one.schedule).executable() is not None
+
+
 def compile_ahead(
     cells: Sequence[AnyCell], compile_one: Callable[[AnyCell], None], jobs: int
 ) -> list[str]:
