@@ -116,6 +116,14 @@ def test_bands_of_short_rows(name: str, check: Callable[..., None]) -> None:
             check(work.scheduled(one.schedule), new)
 
 
+def test_what_rows_share_out_of_phase(check: Callable[..., None]) -> None:
+    for in_phase in (True, False):
+        work = _renamed(library_case("layer_norm", 1, 34_657, "float16").work(
+            n_rows=2549, aligned=False, in_phase=in_phase))
+        for one in candidates(work.program, work.problem, work.target):
+            check(work.scheduled(one.schedule))
+
+
 @pytest.mark.parametrize("name", ["topk", "moe_gate"])
 def test_lists_of_short_rows(name: str, check: Callable[..., None]) -> None:
     for k, n_cols, dtype in ((8, 64, "float32"), (8, 512, "bfloat16"), (40, 256, "float32")):
@@ -369,6 +377,8 @@ WORKS: dict[str, Callable[[], Work]] = {
     "lanes": lambda: library_case("layer_norm", 1, 96).work(n_rows=4000),
     "band": lambda: library_case("softmax", 1, 35).work(
         n_rows=100_000, aligned=False, in_phase=False),
+    "shared": lambda: library_case("layer_norm", 1, 34_657, "float16").work(
+        n_rows=2549, aligned=False, in_phase=False),
     "cluster": lambda: library_case("softmax_topk", 1, 129_024).work(n_rows=10),
     "grid": lambda: library_case("entropy", 1, 1_000_003).work(n_rows=4, aligned=False),
     "lists": lambda: library_case("topk", 1, 256, k=40).work(n_rows=65_536),

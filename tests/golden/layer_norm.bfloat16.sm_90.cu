@@ -21,6 +21,7 @@
 #include <cuda_bf16.h>
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/shift_anchor.cuh>
+#include <fusegen/math/over_count.cuh>
 #include <fusegen/walk.cuh>
 #include <fusegen/slice.cuh>
 #include <fusegen/early.cuh>
@@ -55,7 +56,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b)
     return {a.mean_x_total + b.mean_x_total, a.count + b.count, 0.0f};
 }
 
-__device__ __forceinline__ float mean_x_anchor_of(const State& s) { return shift_anchor(__fdividef(s.mean_x_total, s.count)); }
+__device__ __forceinline__ float mean_x_anchor_of(const State& s) { return shift_anchor(over_count(s.mean_x_total, s.count)); }
 
 // The sums of s, moved to the mean_x of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)

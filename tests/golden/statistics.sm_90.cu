@@ -31,6 +31,7 @@
 #include <fusegen/math/zero_wins.cuh>
 #include <fusegen/math/square.cuh>
 #include <fusegen/math/shift_anchor.cuh>
+#include <fusegen/math/over_count.cuh>
 #include <fusegen/walk.cuh>
 #include <fusegen/meet/lanes.cuh>
 
@@ -120,7 +121,7 @@ __device__ __forceinline__ State combine(const State& a, const State& b)
     };
 }
 
-__device__ __forceinline__ float mean_x_anchor_of(const State& s) { return shift_anchor(__fdividef(s.mean_x_total, s.count)); }
+__device__ __forceinline__ float mean_x_anchor_of(const State& s) { return shift_anchor(over_count(s.mean_x_total, s.count)); }
 
 // The sums of s, moved to the mean_x of `at`; everything else is at's.
 __device__ __forceinline__ State rebase(const State& s, const State& at)

@@ -38,6 +38,8 @@ uint32_t shared_address(const void* pointer, int line) {
     return static_cast<const char*>(pointer) - machine->shared.segment.begin + shared_base;
 }
 
+void* shared_pointer(uint64_t address, int line) { return locate_shared(address, false, line); }
+
 uint32_t map_shared_address(uint32_t address, unsigned rank, int line) {
     locate_shared(address, false, line);
     if (rank >= machine->cluster_size) fail(line, "mapa: no rank %u in the cluster", rank);

@@ -57,6 +57,7 @@ struct Access {
 
 void* locate(Space space, uint64_t address, int line);
 uint32_t shared_address(const void* pointer, int line);
+void* shared_pointer(uint64_t address, int line);
 uint32_t map_shared_address(uint32_t address, unsigned rank, int line);
 void assembly_load(void* to, size_t bytes, Access how, uint64_t address, int line);
 void assembly_store(const void* from, size_t bytes, Access how, uint64_t address, int line);

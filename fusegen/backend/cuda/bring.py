@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 from fusegen.backend.emit.lines import Line
 
+SHIFTED = ("load_shifted", "load_within")  # loaders of what comes by shifts
+
 
 def asking(loader: str, name: str, items: str, place: str) -> str:
     """What asks for a chunk of the array of that name, but for its last argument and the bracket;
     where its items come by shifts, it says what these will need."""
-    asks = f"{name}_behind = ask_items" if loader == "load_shifted" else loader
+    asks = f"{name}_behind = ask_items" if loader in SHIFTED else loader
     return f"{asks}({items}, {place}"
 
 
@@ -42,7 +44,7 @@ class Bring:
         """Items of the array of that name from a place of its row, by the function that loads."""
         items = f"{name}_items"
         found = cls(items, type, f"{loader}({items}, {place}")
-        if loader != "load_shifted":
+        if loader not in SHIFTED:
             return found
         asks = f"const auto {asking(loader, name, items, place)}"
         return replace(found, asks=asks, shifts=shifting(name, items))

@@ -18,6 +18,8 @@ __device__ __forceinline__ void await_group()
     end_group();
 }
 
+__device__ __forceinline__ void await_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // Starts the copy of a vector, 16 bytes at a time.
 template <int kBytes>
 __device__ __forceinline__ void copy_vector(unsigned slot, const char* source)

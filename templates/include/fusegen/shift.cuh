@@ -18,6 +18,9 @@ struct Shifted {
     {
         return static_cast<int>(reinterpret_cast<unsigned long long>(body) % kBytes);
     }
+    // Where the 16-byte words begin in which vectors do, and how many elements that is before these.
+    __device__ __forceinline__ const T* words() const { return body - before(); }
+    __device__ __forceinline__ int before() const { return off<16>() / static_cast<int>(sizeof(T)); }
 };
 
 // What the first and the last word around a vector have of it, element by element, so that nothing else is read: the

@@ -33,6 +33,10 @@ SIMT_INLINE size_t __cvta_generic_to_shared(const void* pointer, SIMT_LINE) {
     return simt::shared_address(pointer, line);
 }
 
+SIMT_INLINE void* __cvta_shared_to_generic(size_t address, SIMT_LINE) {
+    return simt::shared_pointer(address, line);
+}
+
 SIMT_INLINE void __nanosleep(unsigned, SIMT_LINE) { simt::yield(line); }
 
 // All threads run on one CPU thread, in program order; fences only count for what threads know.

@@ -52,6 +52,7 @@ class CudaDialect:
         self.divisors: dict[str, None] | None = None  # row values divided by; None at row scope
         self.below_zero: frozenset[str] = frozenset()  # values whose exponentials are only added up
         self.roughly = False  # may quotients be off by a few roundings?
+        self.counts: frozenset[str] = frozenset()  # members that are numbers of elements
         self.nearly = False  # may quotients by a row value be off by a rounding or two?
         self.narrowed: Expr | None = None  # whose result is rounded to 16 bits, and not used else
         self.near: frozenset[str] = frozenset()  # row values that are between 1 and 2^64, or NaN
@@ -137,7 +138,8 @@ class CudaDialect:
             case "div" if self._by_divisor(call):
                 return self._divided(args, nearly=self.nearly or call is self.narrowed)
             case "div" if self._is_rough(call):
-                return f"__fdividef({', '.join(args)})"
+                quick = self.use("over_count") if args[1] in self.counts else "__fdividef"
+                return f"{quick}({', '.join(args)})"
             case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):
                 digits = "term" if self._is_term(call.args[1]) else "narrow"
                 times = f"exp_times_{digits}" if self.narrow else "exp_times"

@@ -14,7 +14,7 @@ MATHS = (
     "divisor", "exp_term", "exp2_term", "exp_narrow", "exp2_narrow", "tanh_narrow", "exp_times",
     "exp_times_term", "exp_times_narrow", "greater_of", "lesser_of", "zero_wins", "zeros_win",
     "square", "xlogy", "sign", "sigmoid", "to_int", "clamped", "shift_anchor", "scale_anchor",
-    "above", "below", "mirror",
+    "above", "below", "mirror", "over_count",
 )
 """C++ functions that a program gets if it calls them, one header each."""
 
@@ -43,6 +43,8 @@ def row_headers(sweeps: Sequence[SweepView], schedule: CudaSchedule) -> tuple[st
         found.append("fusegen/edges.cuh")
     if schedule.load == "shifted" or "load_shifted" in loaders:
         found.append("fusegen/shift.cuh")
+    if "load_within" in loaders:
+        found.append("fusegen/around.cuh")
     if schedule.home.band_rows:
         found.append("fusegen/band.cuh")
     if "fetch_slice" in loaders:

@@ -24,7 +24,7 @@ from fusegen.backend.cuda.schedule.anchors import anchor, loader_of
 from fusegen.backend.cuda.schedule.cuda import IN_REGISTERS, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Array, Home, body_of_row
 from fusegen.backend.cuda.schedule.launch import Launch
-from fusegen.backend.cuda.schedule.on_chip import kept_params, ring_params
+from fusegen.backend.cuda.schedule.on_chip import folds_as_it_lies, kept_params, margin, ring_params
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.ir.kernel import N_COLS, ROW, Kernel, Param
 
@@ -47,6 +47,8 @@ class KernelView:
     band: BandView | None  # rows that come to shared memory together
     rows: tuple[tuple[str, str, str], ...]  # declared type, row pointer, initial value
     phase: str  # the row that the head is measured on; "" if rows are whole vectors
+    margin: int  # vectors that count as head and tail on either side
+    lies: str  # what says where the words of a slice lie that are folded so; "": none are
     bodies: tuple[tuple[str, str, str], ...]  # likewise, pointers to the first whole vector
     has_edge: str  # condition on this thread's block or row
     has_row: str  # condition: has this team a row of its own?
@@ -142,7 +144,9 @@ def kernel_view(
         steady=launch.steady, splits=launch.splits, home=schedule.home,
         band=band,
         rows=tuple(_row(p, schedule) for p in elements if p.name in used or phase),
-        phase=phase, bodies=tuple(_bodies(launch, views, schedule) if phase else ()),
+        phase=phase, margin=margin(kernel, schedule),
+        lies=next((a.row for a in home_arrays(launch, schedule) if a.lies), ""),
+        bodies=tuple(_bodies(launch, views, schedule) if phase else ()),
         has_row="mine < band_rows" if band else "mine < n_rows",
         has_edge="slice == 0" if sliced else "mine < n_rows" if schedule.partial_warps else "",
         span=span_asked(home.span(kept), views, kernel),
@@ -179,7 +183,7 @@ def _bodies(
                 and not (launch.steady and ld.kept and schedule.load == "peeled")}
     for p in launch.params:
         if p.shape in ("element", "per_column") and body_of(p, schedule) in vectors:
-            loader = loader_of(p, launch.kernel, schedule.load)
+            loader = loader_of(p, launch.kernel, schedule)
             kind, value = body_of_row(pointer_type(p), loader, pointer_of(p), "head")
             yield kind, body_of(p, schedule), value
 
@@ -190,8 +194,8 @@ def home_arrays(launch: Launch, schedule: CudaSchedule) -> tuple[Array, ...]:
     ring = schedule.home.stages > 0
     found = ring_params(kernel, kernel.sweeps[0]) if ring else kept_params(kernel, schedule)
     return tuple(Array(p.name, C_TYPES[p.dtype.name], body_of(p, schedule),
-                       loader_of(p, kernel, schedule.load), array_name(p),
-                       schedule.has_edges) for p in found)
+                       loader_of(p, kernel, schedule), array_name(p),
+                       schedule.has_edges, folds_as_it_lies(kernel, schedule)) for p in found)
 
 
 def _edges(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.on_chip import folds_as_it_lies
 from fusegen.backend.emit.lines import Line
-from fusegen.ir.kernel import Param
+from fusegen.ir.kernel import Kernel, Param, Sweep
 
 
 def array_name(param: Param) -> str:
@@ -47,11 +48,18 @@ def body_of(param: Param, schedule: CudaSchedule) -> str:
     return f"{param.name}_body" if split else pointer_of(param)
 
 
-def edge_line(param: Param, pointer: str, column: str) -> Line:
-    """The statement that reads this thread's item at the edges of the row."""
-    place = column if column == "edge" else f"edge >= 0 ? {column} : -1"
-    return Line(f"auto {param.name}_edge = edge_item<Layout>({pointer}, {place});",
-                frozenset([pointer]), declares=f"{param.name}_edge")
+def edge_of(sweep: Sweep, kernel: Kernel, schedule: CudaSchedule) -> str:
+    """The variable that says in which column this thread's element at the edges of the row is, for
+    one of the sweeps."""
+    lies = sweep is kernel.sweeps[0] and folds_as_it_lies(kernel, schedule)
+    return "first_edge" if lies else "edge"
+
+
+def edge_line(param: Param, pointer: str, column: str, edge: str) -> Line:
+    """The statement that reads this thread's item at the edges of the row, in column `edge`."""
+    place = column if column == edge else f"{edge} >= 0 ? {column} : -1"
+    return Line(f"auto {param.name}_{edge} = edge_item<Layout>({pointer}, {place});",
+                frozenset([pointer]), declares=f"{param.name}_{edge}")
 
 
 def load_line(param: Param, place: str, dialect: CudaDialect, *uses: str) -> Line:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import singledispatch
 
-from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.cuda.bring import SHIFTED, Bring
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.places import (
     array_name,
     body_of,
     edge_line,
+    edge_of,
     load_line,
     loaded_line,
     pointer_of,
@@ -21,7 +22,7 @@ from fusegen.backend.cuda.emit.places import (
 from fusegen.backend.cuda.schedule.anchors import loader_of
 from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import PER_VECTOR
-from fusegen.backend.cuda.schedule.on_chip import asks_before, kept_params
+from fusegen.backend.cuda.schedule.on_chip import asks_before, folds_as_it_lies, kept_params
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Var, substitute
@@ -99,6 +100,7 @@ def in_memory(name: str, layout: Layout, reader: Reader) -> SourceView:
     item = loaded_line(param, value, reader.dialect, items)
     alone = load_line(param, f"{pointer}[{column}]", reader.dialect, *uses)
     ring = load_line(param, f"{name}_ring[place]", reader.dialect)
+    edge = edge_of(reader.sweep, reader.kernel, reader.schedule)
     brings = _brings(load, layout, reader)
     return SourceView(
         name=name, item=item, value=value, alone=alone, load=load, brings=brings,
@@ -107,7 +109,7 @@ def in_memory(name: str, layout: Layout, reader: Reader) -> SourceView:
         and load.loader == "load_items",
         asked=layout.is_plain and asks_before(param, reader.sweep, reader.kernel, reader.schedule),
         vector=_vector(load, layout, reader), ring=ring if load.loader == "fetch_chunk" else None,
-        edge=(edge_line(param, pointer, layout_at("edge", layout, reader.dialect)),),
+        edge=(edge_line(param, pointer, layout_at(edge, layout, reader.dialect), edge),),
     )
 
 
@@ -137,7 +139,7 @@ def _load(param: Param, layout: Layout, reader: Reader) -> LoadView:
         kept=kept, body=body_of(param, schedule), narrow=param.dtype.itemsize < 4, shared=shared,
         loader=schedule.home.loader if kept else "load_columns" if not layout.is_plain
         else "fetch_chunk" if schedule.home.stages and not shared
-        else loader_of(param, reader.kernel, schedule.load),
+        else loader_of(param, reader.kernel, schedule),
     )
 
 
@@ -153,8 +155,11 @@ def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]
         # Lanes that hold few items have registers for them as they are computed with.
         light = reader.schedule.in_warp and reader.schedule.items <= MAX_ITEMS
         again = load.narrow and not reader.first and not light
+        if reader.first and folds_as_it_lies(reader.kernel, reader.schedule):
+            items = f"{load.name}_items"
+            return (Bring(items, load.type, f"read_items({items}, {load.name}_room, at - begin"),)
         return reader.schedule.home.brings(load.name, load.type, again=again)
-    if load.loader == "load_shifted":
+    if load.loader in SHIFTED:
         return (Bring.from_memory(load.loader, load.name, load.type, f"{load.body}, at"),)
     items = f"{load.name}_items"
     past = "<true>" if reader.schedule.past_l1 and not load.shared else ""

@@ -219,6 +219,7 @@ def pivot_view(
     sums asks if it can be used, but for those who read states."""
     # Sums may be kept about any value: one near the pivot, the same for equal states, will do.
     dialect.roughly = True
+    dialect.counts = frozenset(f"s.{f.name}" for f in monoid.folded if f.counts)
     value = dialect.text(rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)}))
     dialect.roughly = False
     if pivot.action != "same" and (moves or dialect.exact):

@@ -10,7 +10,7 @@ from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
 from fusegen.backend.cuda.emit.elements import ElementPrinter, needed, sought
 from fusegen.backend.cuda.emit.entries import own_entries
 from fusegen.backend.cuda.emit.kept import ITEMS, Keeps
-from fusegen.backend.cuda.emit.places import body_of, place_in_row
+from fusegen.backend.cuda.emit.places import body_of, edge_of, place_in_row
 from fusegen.backend.cuda.emit.rows import early_steps, list_stores, owners_of, step_lines
 from fusegen.backend.cuda.emit.short_lists import short_list
 from fusegen.backend.cuda.emit.sources import Reader, SourceView, printed
@@ -58,6 +58,7 @@ class SweepPrinter:
         paired = schedule.strip is None and meet and schedule.target.ampere
         reader = Reader(kernel, sweep, schedule, dialect)
         self._owners = owners_of(kernel, schedule, dialect)
+        self.edge = edge_of(sweep, kernel, schedule)
         self.sources = {s.name: printed(s, reader) for s in sweep.loads}
         self.keeps = keeps  # what a later sweep needs again
         self.elements = ElementPrinter(kernel, sweep, self.sources, dialect, self.state, paired,
@@ -90,7 +91,7 @@ class SweepPrinter:
             held=tuple(b for s in sources for b in s.held),
             stashed=tuple(b for s in sources for b in s.stashed),
             ahead=tuple(s.load for s in sources if s.load and s.early), ahead_next=(),
-            edges=tuple(ln for s in sources for ln in s.edge),
+            edges=tuple(ln for s in sources for ln in s.edge), edge=self.edge,
             fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, fold_pairs=pairs,
             searches=tuple(self.elements.searches()), find=FunctionView(), lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
@@ -172,7 +173,7 @@ class SweepPrinter:
                 constant = "" if load.name in changed else "const "
                 params.append(f"{constant}Items<{load.type}, kCount>& {load.name}_items")
                 args.append(f"{load.name}_items")
-                edges.append(f"{load.name}_edge")
+                edges.append(f"{load.name}_{self.edge}")
         for kind, name in self.elements.row_values():
             if name in names:
                 params.append(f"{kind} {name}")

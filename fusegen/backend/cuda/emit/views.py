@@ -157,6 +157,7 @@ class SweepView:
     ahead: tuple[LoadView, ...]  # loads that come a chunk early, the first while states meet
     ahead_next: tuple[LoadView, ...]  # likewise, of the sweep after this one
     edges: tuple[Line, ...]  # of whole rows that begin inside a vector: elements by themselves
+    edge: str  # the variable with this thread's column among them
     fold_params: tuple[str, ...]
     fold_args: str
     edge_fold_args: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.backend.cuda.schedule.cuda import LoadMode
+from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule, LoadMode
 from fusegen.ir.kernel import Kernel, Param
 
 
@@ -15,10 +15,22 @@ def anchor(kernel: Kernel, load: LoadMode) -> Param | None:
     return next((p for p in kernel.elements if p.output), next(iter(kernel.elements), None))
 
 
-def loader_of(param: Param, kernel: Kernel, load: LoadMode) -> str:
+def loader_of(param: Param, kernel: Kernel, schedule: CudaSchedule) -> str:
     """The function of <fusegen/…> that brings a chunk's items of an array of elements, or of what
     all rows share: that does not follow where rows begin inside a vector."""
+    load = schedule.load
     if param.shape == "per_column":
-        return "load_shifted" if load in ("peeled", "shifted") else "load_items"
+        if not schedule.has_edges:
+            return "load_items"
+        return "load_within" if _in_words(param, kernel, schedule) else "load_shifted"
     shifts = load == "shifted" and not param.output and param != anchor(kernel, load)
     return "load_shifted" if shifts else "load_items"
+
+
+def _in_words(param: Param, kernel: Kernel, schedule: CudaSchedule) -> bool:
+    """Is an array that all rows share read in the 16-byte words around vectors? Each comes by two
+    accesses where it would by five, which saves up to a sixth of the time. Twice the registers are
+    there where threads do not hold rows; vectors of 32 bits gain nothing: they come by four."""
+    holds = schedule.in_warp or schedule.home.threads_keep or schedule.home.steady
+    narrow = param.dtype.itemsize == 2 and param.dtype.itemsize * schedule.width == VECTOR_BYTES
+    return narrow and not holds and not any(s.monoid.lists for s in kernel.sweeps)

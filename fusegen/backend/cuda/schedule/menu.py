@@ -90,7 +90,7 @@ class Menu:
         # Copies to shared memory are 16 bytes each, of memory as it lies.
         whole = all(s % VECTOR_BYTES == 0 for s in kept.values())
         self.kept_bytes = sum(kept.values()) if whole else 0
-        self.shifted = sum(loader_of(p, kernel, self.load) == "load_shifted" for p in found)
+        self.shifted = sum(loader_of(p, kernel, vector) == "load_shifted" for p in found)
         self.work = Work(
             rows=self.problem.n_rows or None, vectors=self.n_vectors,
             sweeps=max(len(k.sweeps) for k in self.program.kernels), stores=stores,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fusegen.backend.cuda.schedule.anchors import loader_of
 from fusegen.backend.cuda.schedule.band_entries import waiting_lists
 from fusegen.backend.cuda.schedule.collected import bytes_of
-from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
-from fusegen.ir.kernel import Kernel, Param, Sweep
+from fusegen.ir.kernel import COLUMN, Kernel, Param, Sweep
+from fusegen.ir.kernel_walk import names_in
 
 
 def kept_params(kernel: Kernel, schedule: CudaSchedule) -> tuple[Param, ...]:
@@ -65,5 +66,30 @@ def shared_bytes(kernel: Kernel, schedule: CudaSchedule) -> int:
         kept=sum(p.dtype.itemsize for p in kept), read=sum(p.dtype.itemsize for p in read),
         elements=tuple(p.dtype.itemsize for p in kernel.elements),
         entries=tuple(w.row_bytes for w in waiting_lists(kernel, schedule)),
-        apart=sum(loader_of(p, kernel, schedule.load) == "load_shifted" for p in kept),
+        apart=sum(loader_of(p, kernel, schedule) == "load_shifted" for p in kept),
     ))
+
+
+def folds_as_it_lies(kernel: Kernel, schedule: CudaSchedule) -> bool:
+    """Does the first sweep fold words of a slice as memory has them, whole vectors of the array's
+    own? Then only later sweeps read around vectors and shift. Elements at the edges are others than
+    for these, and no sweep may ask for columns, whose numbers are those of the others' vectors."""
+    first, kept = kernel.sweeps[0], kept_params(kernel, schedule)
+    if not schedule.home.lies or len(kept) != 1 or first.streams != (kept[0].name,):
+        return False
+    apart = loader_of(kept[0], kernel, schedule) == "load_shifted"
+    whole = kept[0].dtype.itemsize * schedule.width == VECTOR_BYTES
+    plain = not first.element_stores and not first.monoid.best and not first.monoid.lists
+    return apart and whole and plain and COLUMN.name not in names_in(first)
+
+
+def margin(kernel: Kernel, schedule: CudaSchedule) -> int:
+    """Vectors at both ends of a row that are left to single elements: one where more than a vector
+    is read around each, so that all that is read is the row's."""
+    if not schedule.has_edges:
+        return 0
+    slices = kept_params(kernel, schedule) if schedule.home.slice_vectors else ()
+    shared = [p for p in kernel.params if p.shape == "per_column"]
+    words = any(loader_of(p, kernel, schedule) == "load_shifted" for p in slices) or any(
+        loader_of(p, kernel, schedule) == "load_within" for p in shared)
+    return 1 if words else 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fusegen.backend.cuda.bring import Bring
+from fusegen.backend.cuda.bring import SHIFTED, Bring
 from fusegen.backend.cuda.schedule.figures import ManyRows
 from fusegen.backend.emit.lines import Line
 
@@ -59,6 +59,7 @@ class Array:
     loader: str  # the function that brings its items to registers
     all_rows: str  # pointer to row 0
     edges: bool = False  # may rows begin or end inside a vector?
+    lies: bool = False  # does the first sweep fold its words as they lie?
 
     @property
     def apart(self) -> bool:
@@ -72,9 +73,11 @@ class Array:
 
 def body_of_row(pointer: str, loader: str, row: str, head: str) -> tuple[str, str]:
     """Likewise, by the pointer's type and the function that loads vectors."""
-    if loader != "load_shifted":
+    if loader not in SHIFTED:
         return pointer, f"{row} + {head}" if head else row
     kind = pointer.removeprefix("const ").removesuffix("*")
+    if loader == "load_within":
+        return f"const Within<{kind}>", f"{{{row} + {head}}}"
     return f"const Shifted<{kind}>", f"{{{row} + {head}, {row}, {row} + n_cols}}"
 
 
@@ -92,6 +95,7 @@ class AnyHome:
     next_chunk: ClassVar[bool] = False  # is a second chunk in registers, on its way?
     notes: ClassVar[bool] = False  # do lists come from a few chunks that are read once more?
     steady: ClassVar[bool] = False  # do teams go from row to row, one coming in as one leaves?
+    lies: ClassVar[bool] = False  # may a first sweep fold a slice's words as they lie?
     loader: ClassVar[str] = ""  # the function that brings a chunk of what it keeps
     chunk: ClassVar[str] = "kVectors"  # of what comes from shared memory
     store: ClassVar[str] = "store_items"  # the function that puts a chunk where results go

@@ -24,6 +24,7 @@ class Shared(AnyHome):
     early: bool = False  # does what all rows share come a chunk early?
     visit: ClassVar[str] = "cuda/homes/shared.cuh.j2"
     words: ClassVar[str] = " in shared memory"
+    lies: ClassVar[bool] = True
     loader: ClassVar[str] = "fetch_slice"
 
     @property
@@ -59,7 +60,7 @@ class Shared(AnyHome):
         if not arrays:
             return ()
         return (*_slots(arrays, "end > begin ? end - begin : 0"), *_shifted_slots(arrays),
-                _per_group("begin", self.chunk))
+                _per_group(_count(arrays, "begin", "end"), self.chunk))
 
     def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         return _fetch(arrays, [a.row for a in arrays], "begin") if arrays else ()
@@ -114,7 +115,8 @@ class Chip(AnyHome):
                     "const column_t per_group = vectors_per_group<Team, kRestVectors>(room);")
         return ("const column_t held_at = begin + rank;", *live("held_at", "held_live"),
                 "const column_t rest = begin + kVectors * Team::threads();  // the first in slices",
-                *_slots(arrays, "end > rest ? end - rest : 0"), _per_group("rest", self.chunk))
+                *_slots(arrays, "end > rest ? end - rest : 0"),
+                _per_group("end - rest", self.chunk))
 
     def row_span(self, arrays: Sequence[Array]) -> tuple[str | Line, ...]:
         if not _edges(arrays):
@@ -218,8 +220,8 @@ def _slots(arrays: Sequence[Array], count: str) -> tuple[str, ...]:
 
 def _shifted_slots(arrays: Sequence[Array]) -> tuple[str, ...]:
     """What reads vectors of arrays that lie there as they do in memory."""
-    return tuple(f"const ShiftedSlots<{a.type}> {a.name}_slots = {{{a.name}_room, {a.row}}};"
-                 for a in arrays if a.apart)
+    return tuple(f"const ShiftedSlots<{a.type}{', false' if a.lies else ''}> {a.name}_slots = "
+                 f"{{{a.name}_room, {a.row}}};" for a in arrays if a.apart)
 
 
 def _place(array: Array) -> str:
@@ -235,9 +237,16 @@ def _fetch(
 
 
 def _group(array: Array, row: str, first: str, end: str) -> str:
-    return (f"fetch_group<Layout>({_place(array)}, {row}, {first}, {end} - {first}, "
-            "group * per_group, per_group);")
+    words = ".words()" if array.lies else ""
+    return (f"fetch_group<Layout>({_place(array)}, {row}{words}, {first}, "
+            f"{_count([array], first, end)}, group * per_group, per_group);")
 
 
-def _per_group(first: str, chunk: str) -> str:
-    return f"const column_t per_group = vectors_per_group<Team, {chunk}>(end - {first});"
+def _count(arrays: Sequence[Array], first: str, end: str) -> str:
+    """Vectors that are copied: with that behind a slice's last, where words come as they lie."""
+    count = f"{end} - {first}"
+    return f"{end} > {first} ? {count} + 1 : 0" if any(a.lies for a in arrays) else count
+
+
+def _per_group(count: str, chunk: str) -> str:
+    return f"const column_t per_group = vectors_per_group<Team, {chunk}>({count});"
