@@ -14,6 +14,7 @@ import pytest
 from support import nvrtc
 from support.cuda_cases import Case, assert_close, assert_close_sums
 from support.emulated import EmulatedExecutable, emulated
+from support.laid import laid, room
 from support.schedules import kinds_of
 
 import fusegen as fg
@@ -96,22 +97,6 @@ TEXTS: dict[str, tuple[Pipeline, Callable[..., Arrays]]] = {
 STEPS = {"bfloat16": 2e-2, "float16": 3e-3, "float32": 2e-5, "float64": 1e-11}
 
 
-def laid(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The same values from any element on, rows any number of elements apart, and bytes around
-    them that no result may know of: NaNs of every float."""
-    there = _room(values.shape, values.dtype, *rng.integers(0, 17, 2).tolist())
-    there[...] = values
-    return there
-
-
-def _room(shape: tuple[int, ...], kind: np.dtype[Any], first: int, pitch: int) -> np.ndarray:
-    """Rows `pitch` elements apart from the first one on, `first` behind a boundary."""
-    (rows, cols), size = shape, kind.itemsize
-    raw = np.full((rows * (cols + pitch) + first + 64) * size, 0xFF, np.uint8)
-    return np.ndarray((rows, cols), kind, raw, -raw.ctypes.data % 64 + first * size,
-                      ((cols + pitch) * size, size))
-
-
 def _kind(dtype: str) -> Any:
     return np.dtype(getattr(ml_dtypes, dtype, dtype))
 
@@ -129,8 +114,7 @@ def test_arrays_anywhere(name: str, dtype: str, n_cols: int) -> None:
     for schedule in _kinds(case):
         work = case.work(n_rows=100_000, **lies).scheduled(schedule)
         outputs = _outputs(work.program, n_cols, rng)
-        inputs = {n: laid(v.reshape(-1, n_cols), rng).reshape(v.shape)
-                  for n, v in case.inputs.items()}
+        inputs = {n: laid(v, rng) for n, v in case.inputs.items()}
         EmulatedExecutable(work.program, work.schedule, work.source, seed=n_cols)(
             {**inputs, **outputs}, 3, n_cols)
         assert_close(tuple(outputs.values()), case.reference(), STEPS[dtype])
@@ -139,7 +123,7 @@ def test_arrays_anywhere(name: str, dtype: str, n_cols: int) -> None:
 def _outputs(program: Any, n_cols: int, rng: np.random.Generator, rows: int = 3) -> Arrays:
     """Where results go: all at the same offset, from row to row as well."""
     first, pitch = rng.integers(0, 17, 2).tolist()
-    return {p.name: _room((rows, n_cols), np.dtype(p.dtype.numpy), first, pitch)
+    return {p.name: room((rows, n_cols), np.dtype(p.dtype.numpy), first, pitch)
             for p in program.outputs}
 
 
@@ -202,8 +186,7 @@ def test_slices_of_rows_of_any_length(name: str, dtype: str, owner: Block | Clus
         work = work.scheduled(schedule)
         assert ("first_edge" in work.source) == (name != "two")
         outputs = _outputs(work.program, n_cols, rng, rows=4)
-        inputs = {n: laid(v.reshape(-1, n_cols), rng).reshape(v.shape)
-                  for n, v in case.inputs.items()}
+        inputs = {n: laid(v, rng) for n, v in case.inputs.items()}
         EmulatedExecutable(work.program, schedule, work.source, seed=n_cols)(
             {**inputs, **outputs}, 4, n_cols)
         assert_close(tuple(outputs.values()), case.reference(), STEPS[dtype])

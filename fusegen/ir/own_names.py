@@ -14,11 +14,11 @@ _BESIDE = """
     copy_rows copy_stored copy_tiles count counts cut down each_list edge edge_item edge_of end
     end_group end_item entry equal exp2_narrow exp2_term exp_narrow exp_term exp_times
     exp_times_narrow exp_times_term fabs fabsf factor fetch_chunk fetch_group fg find_items
-    finish finished finite first first_column first_column_of_lane first_edge first_greatest
-    first_item first_live first_number first_row first_row_of_lane first_tile float2 fmaf
-    fold_tiles for_arriving for_arriving_together for_chunks for_chunks_ahead for_chunks_early
-    for_columns for_group for_held for_items for_some for_tile found free from gather
-    gather_slices give_out given greatest greatest_item gridDim grid_reduce group guess
+    finish finished finite first first_at first_column first_column_of_lane first_edge
+    first_greatest first_item first_live first_number first_row first_row_of_lane first_tile
+    float2 fmaf fold_tiles for_arriving for_arriving_together for_chunks for_chunks_ahead
+    for_chunks_early for_columns for_group for_held for_items for_some for_tile found free from
+    gather gather_slices give_out given greatest greatest_item gridDim grid_reduce group guess
     guess_threshold head head_of held_at held_live here high i identity in_sixteens inner
     isfinite isinf isnan item item_of_bit item_stages items j keep_items key key_at keys keys_of
     known known_values lane lane_column lane_mask lane_row lanes lanes_least lanes_reduce last

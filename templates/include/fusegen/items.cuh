@@ -36,6 +36,16 @@ struct Packed {
 template <typename T, int kCount, typename LayoutType>
 struct Chunk : Packed<T, kCount> {
     typedef LayoutType Layout;
+
+    // One of its vectors.
+    __device__ __forceinline__ Chunk<T, Layout::kWidth, Layout> vector(int number) const
+    {
+        constexpr int kWords = Layout::kWidth * sizeof(T) / 4;
+        Chunk<T, Layout::kWidth, Layout> found;
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) found.word[w] = this->word[number * kWords + w];
+        return found;
+    }
 };
 
 // The same number, of whose bits compilers know nothing: else they make up the place of every vector that a

@@ -18,7 +18,7 @@ from fusegen.backend.cuda.emit.state import lowest, state_view
 from fusegen.backend.cuda.emit.views import FunctionView, ListView, SweepView
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.merges import Meeting
-from fusegen.backend.cuda.schedule.on_chip import pivots_first
+from fusegen.backend.cuda.schedule.on_chip import mapped_at_once, pivots_first
 from fusegen.backend.cuda.schedule.topk import ListPlan, in_device_memory, list_plan
 from fusegen.backend.emit.lines import Line, uses_of
 from fusegen.backend.emit.printer import show
@@ -97,6 +97,7 @@ class SweepPrinter:
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=tuple(stored),
             stores=tuple(self._stores()), lists=lists,
+            at_once=mapped_at_once(sweep, self.kernel, self.schedule),
             steps=tuple(self._steps(s for s in self._late_steps() if s not in stored_steps)),
             store_steps=tuple(self._steps(stored_steps)),
             row_stores=tuple(self._row_stores()),

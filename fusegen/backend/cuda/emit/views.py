@@ -172,6 +172,7 @@ class SweepView:
     map_divisors: tuple[Line, ...]  # their declarations
     store_lines: tuple[Line, ...]
     stores: tuple[tuple[str, str, str, str], ...]  # element type, param, items, pointer to vectors
+    at_once: int  # vectors of a chunk that are mapped at a time; 0: all
     lists: tuple[ListView, ...]
     steps: tuple[Line, ...]
     store_steps: tuple[Line, ...]  # of values that are only stored, where lanes may have no row

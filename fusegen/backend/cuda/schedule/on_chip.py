@@ -32,6 +32,15 @@ def knows_pivots(sweep: Sweep) -> bool:
     return bool(monoid.levels) and not monoid.lists and not monoid.own
 
 
+def mapped_at_once(sweep: Sweep, kernel: Kernel, schedule: CudaSchedule) -> int:
+    """How many of a chunk's vectors are mapped at a time, where not all are: the words around them
+    take so many registers that there were fewer warps. 0: all."""
+    shared = [p for n in sweep.streams if (p := kernel.param(n)).shape == "per_column"]
+    if not any(loader_of(p, kernel, schedule) == "load_within" for p in shared):
+        return 0
+    return 1 if schedule.home.threads_keep else min(2, schedule.vectors)
+
+
 _MOST_BESIDE = 4  # vectors of what all rows share that threads have registers for beside their own
 
 
@@ -40,6 +49,8 @@ def asks_before(param: Param, sweep: Sweep, kernel: Kernel, schedule: CudaSchedu
     it arrives while states meet, and takes registers meanwhile: rows of warps are worth them, those
     of blocks if there is one such array (it saves 3 to 10 %; two may cost 50)."""
     if not schedule.home.threads_keep or schedule.home.band_rows or param.shape != "per_column":
+        return False
+    if mapped_at_once(sweep, kernel, schedule):
         return False
     before = kernel.sweeps[: kernel.sweeps.index(sweep)]
     if not before or any(param.name in s.streams for s in before):
