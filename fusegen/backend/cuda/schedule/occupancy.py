@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Sizes
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.cuda.schedule.work import Work
@@ -43,6 +43,15 @@ def slice_room(one: CudaSchedule, work: Work) -> int:
     return one.home.shared_bytes(Sizes(one.threads, one.vectors, one.width, kept, read=0))
 
 
+def _beside(one: CudaSchedule, work: Work, words: int) -> int:
+    """Registers of a thread that holds so many words of a row, and maps them with other arrays:
+    with as many words of each, but where rows have edges, as these map few vectors at a time."""
+    if not one.has_edges:
+        return 32 + words * 3 * (1 + work.extra) // 4 if work.extra else 0
+    several = work.extra > 1 and one.width == MAX_WIDTH
+    return 64 + 3 * (words - 16) if several and words > 16 else 0
+
+
 def _used(one: CudaSchedule, work: Work) -> int:
     """Registers that a thread uses, of those that it may."""
     if one.in_warp and one.home.of_threads:
@@ -54,7 +63,8 @@ def _used(one: CudaSchedule, work: Work) -> int:
         if one.registers < 64:  # what compilers are told
             return one.registers
         words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
-        return 32 if words <= 8 else min(one.registers, -(-(40 + words * 3 // 4) // 8) * 8)
+        alone = 32 if words <= 8 else 40 + words * 3 // 4
+        return min(one.registers, -(-max(alone, _beside(one, work, words)) // 8) * 8)
     least = 0 if one.home.keeps else _LEAST[one.registers]
     most = one.registers
     more = one.vectors * VECTOR_BYTES // 4 if one.home.next_chunk else 0

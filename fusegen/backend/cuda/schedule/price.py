@@ -100,7 +100,8 @@ def _edges(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
         return 1.0 + many.shifted_slice
     if not one.home.threads_keep or not work.stores:
         return 1.0
-    return 1.0 + (many.edge_alone if here <= 1 else 0.0)
+    words = one.load == "shifted" and one.clustered and one.width == MAX_WIDTH
+    return 1.0 + (many.edge_alone if here <= 1 else 0.0) + (many.shifted_cluster if words else 0.0)
 
 
 def _waits(blocks: int, many: ManyRows) -> float:
