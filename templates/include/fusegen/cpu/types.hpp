@@ -101,7 +101,7 @@ inline To in_upper_halves(From v)
         return as<To>(__builtin_ia32_pmovzxwd256(as<words>(v)) << 16);
     } else
 #endif
-        return as<To>(convert<like<uint32_t, To>>(v) << 16);
+        return as<To>(convert<typename pack<uint32_t, sizeof(To) / sizeof(uint32_t)>::type>(v) << 16);
 }
 
 // The upper halves of numbers, as a To.
