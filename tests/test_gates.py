@@ -92,6 +92,30 @@ def test_ties_and_nan(variant, backend):
     np.testing.assert_allclose(found[0], gates, rtol=3e-6)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("variant", ["DeepSeek-V3", "sigmoid max"])
+def test_a_nan_keeps_its_group(variant, backend):
+    """One NaN among the worst experts, first or last of its group, or in several groups."""
+    x = np.tile(np.linspace(3, -3, 160, dtype="float32"), (5, 1))
+    x[0, 159], x[1, 140], x[2, 100], x[2, 159], x[3, 40::20] = [np.nan] * 5
+    with np.errstate(all="ignore"):
+        gates, experts = numpy_gate(x, **VARIANTS[variant])
+    found = results(backend, gate, x, **VARIANTS[variant])
+    np.testing.assert_array_equal(found[1], experts)
+    np.testing.assert_allclose(found[0], gates, rtol=3e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("variant", ["DeepSeek-V3", "sigmoid max"])
+def test_ratings_below_0(variant, backend):
+    """Experts of groups that are not kept are worse than any."""
+    x, bias = rows((4, 160), 8), biases(160) - 9
+    gates, experts = numpy_gate(x, bias, **VARIANTS[variant])
+    found = results(backend, gate, x, bias, **VARIANTS[variant])
+    np.testing.assert_array_equal(found[1], experts)
+    np.testing.assert_allclose(found[0], gates, rtol=3e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_other_types(backend, dtype):
@@ -128,6 +152,12 @@ def test_what_is_refused():
         gate(x, groups=2, group_score="sum")
     with pytest.raises(fg.ShapeError, match="5 equal sections of rows with 12 columns"):
         gate(x, groups=5)
+    for asked in ({"k": 2, "group_score": "top2"}, {"k": 7}):  # of 12 groups; of 6 experts
+        with pytest.raises(fg.ShapeError, match="12 sections of rows with 12 columns"):
+            gate(x, groups=12, groups_kept=6, **asked)
+    for k in (0, "3", 1.5, True):
+        with pytest.raises(fg.ArgumentError, match="k must be a whole number"):
+            gate(x, k=k, groups=2)
     for kept in (0, 3, 1.5):
         with pytest.raises(fg.ArgumentError, match="groups_kept"):
             gate(x, groups=2, groups_kept=kept)

@@ -22,8 +22,8 @@ def attributes(node: g.Node) -> tuple[Any, ...]:
             return ("literal", type(value).__name__, repr(value))
         case g.Length() | g.RowNumber() | g.Inner() | g.Take():
             return (type(node).__name__.lower(),)
-        case g.Index(sections=sections):
-            return ("index", sections)
+        case g.Index(sections=sections, least=least):
+            return ("index", sections, least)
         case g.Map(op=op):
             return ("map", op)
         case g.Cast(dtype=dtype):

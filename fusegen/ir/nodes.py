@@ -52,10 +52,12 @@ class Length(_Base):
 
 @walk.node_class
 class Index(_Base):
-    """Column number of the element, from 0, in a row that has `sections` equal parts."""
+    """Column number of the element, from 0, in a row that has `sections` equal parts, of at least
+    `least` columns each."""
 
     loc: Loc
     sections: int = 1
+    least: int = 1
 
 
 @walk.node_class

@@ -111,16 +111,17 @@ def ragged(x: Operand, lengths: Operand, fill: float = float("-inf")) -> Value:
     return apply("where", apply("lt", index(x), lengths), x, fill)
 
 
-def sections(x: Operand, count: int) -> tuple[Value, ...]:
+def sections(x: Operand, count: int, *, least: int = 1) -> tuple[Value, ...]:
     """Which elements are in each of `count` equal runs of neighbouring columns: a condition each.
 
     As numpy.split, but of conditions: reduce fg.where(condition, x, …). A call whose n_cols is not
-    a multiple of `count` raises ShapeError.
+    a multiple of `count`, or gives a section fewer than `least` columns, raises ShapeError.
     """
     count = whole("the number of sections", count)
+    least = whole("the least number of columns of a section", least)
     element_node("sections", x)
     # column · count against n_cols · i: whole numbers, so exact, and no division.
-    scaled = apply("mul", builder().add(g.Index(here(), count)), count)
+    scaled = apply("mul", builder().add(g.Index(here(), count, least)), count)
     ends = [apply("mul", length(x), i) for i in range(count + 1)]
     return tuple(
         apply("and", apply("ge", scaled, a), apply("lt", scaled, b))

@@ -221,7 +221,8 @@ def check_whole(name: str, value: int | None, least: int = 1) -> int | None:
         return None
     found = None if isinstance(value, bool | np.bool_) else as_index(value)
     if found is None or found < least:
-        raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value!r:.60}")
+        raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value!r:.60}",
+                            fix=f"Give a whole number of {least} or more: {name}={least}.")
     return found
 
 

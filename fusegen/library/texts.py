@@ -164,7 +164,8 @@ def moe_gate(
     groups: that many equal runs of neighbouring experts, of which the groups_kept of highest
     group_score ("max", or "top2": the sum of the two best, for groups of two and more) compete; K
     is at most the number of their experts. NaN is greatest, ties go to the lowest group and expert.
-    Raises ArgumentError for other words or numbers, ShapeError where experts do not divide.
+    Raises ArgumentError for other words or numbers, ShapeError where experts do not divide, or
+    groups have too few of them.
 
     Shazeer et al. 2017; DeepSeek-V3 (arXiv 2412.19437, section 2.1.2) is score="sigmoid", bias,
     k=8, groups=8, groups_kept=4, group_score="top2", scale=2.5; DeepSeek-V2 (arXiv 2405.04434) is
@@ -172,6 +173,7 @@ def moe_gate(
     """
     one_of("score", score, "softmax sigmoid")
     check_flag("renormalize", renormalize)
+    check_whole("k", k)
     check_whole("groups", groups)
     one_of("group_score", group_score, "max top2")
     check_whole("groups_kept", groups_kept)
@@ -181,7 +183,8 @@ def moe_gate(
     scores = softmax(x) if score == "softmax" else fg.sigmoid(x)
     rated = scores if bias is None else scores + bias
     if groups != 1:
-        rated = fg.where(_in_kept_groups(rated, groups, groups_kept, group_score), rated, -math.inf)
+        kept = _in_kept_groups(rated, groups, groups_kept, group_score, k)
+        rated = fg.where(kept, rated, -math.inf)
     _, experts = fg.topk(rated, k, index_dtype=index_dtype)
     gates = fg.take(scores, experts)
     gates = gates / fg.sum(gates) if renormalize else gates
@@ -197,9 +200,10 @@ _TWO_BEST = monoid(
 """The sum of the two greatest. Their columns are not asked for: numbers merge sooner than lists."""
 
 
-def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str) -> Value:
-    """Which elements are in one of the `kept` best groups."""
-    members = fg.sections(rated, groups)
+def _in_kept_groups(rated: Value, groups: int, kept: int, group_score: str, k: int) -> Value:
+    """Which elements are in one of the `kept` best groups; there are K among them."""
+    rates = 1 if group_score == "max" else 2  # elements of a group
+    members = fg.sections(rated, groups, least=max(rates, -(-k // kept)))
     rows = [fg.where(inside, rated, -math.inf) for inside in members]
     if group_score == "max":
         best = [fg.max(row) for row in rows]

@@ -52,11 +52,17 @@ def rules(graph: g.Graph) -> Iterator[Rule]:
                 yield Rule(f"{dtype} column numbers for rows with {{n_cols}} columns",
                            f"The last column is {{last}}, {dtype} ends at {last}.",
                            'Take index_dtype="int64".', node.loc, most=min(MOST, int(last) + 1))
-            case g.Index(sections=sections) if sections > 1:
-                yield Rule(f"{sections} equal sections of rows with {{n_cols}} columns",
-                           "It is no multiple.",
-                           "Choose a number of sections that divides {n_cols}.", node.loc,
-                           multiple=sections)
+            case g.Index(sections=sections, least=least):
+                if sections > 1:
+                    yield Rule(f"{sections} equal sections of rows with {{n_cols}} columns",
+                               "It is no multiple.",
+                               "Choose a number of sections that divides {n_cols}.", node.loc,
+                               multiple=sections)
+                if least > 1:
+                    yield Rule(f"{sections} sections of rows with {{n_cols}} columns",
+                               f"The text asks for {least} columns in each.",
+                               f"Pass rows of at least {sections * least} columns, or ask for "
+                               "fewer sections.", node.loc, least=sections * least)
             case _:
                 pass
 
