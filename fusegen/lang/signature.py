@@ -297,5 +297,4 @@ def _check_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> No
     if default is not None and default is not parameter.empty:
         raise TraceError(f"array {name} has the default {default!r}", where=parameter_loc(fn, name),
                          why="A positional parameter is an array; None makes it optional.",
-                         fix=f"For a constant write it after a star: *, {name}={default!r}.",
-                         )
+                         fix=f"For a constant write it after a star: *, {name}={default!r}.")

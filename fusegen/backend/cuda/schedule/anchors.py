@@ -34,7 +34,7 @@ def _in_words(param: Param, kernel: Kernel, schedule: CudaSchedule) -> bool:
     the registers: where it is only mapped, few vectors at a time have them."""
     home, warp = schedule.home, schedule.in_warp
     whole = param.dtype.itemsize * schedule.width == VECTOR_BYTES
-    full = home.steady or home.band_rows > 0  # of rows, are registers or lanes?
+    full = home.band_rows > 0  # of rows, are lanes?
     # Every lane takes one element at the edges, of which there are nearly four vectors.
     enough = home.threads_keep and schedule.lanes == WARP if warp else True
     sweeps = [s for s in kernel.sweeps if param.name in s.streams]

@@ -38,7 +38,7 @@ def mapped_at_once(sweep: Sweep, kernel: Kernel, schedule: CudaSchedule) -> int:
     shared = [p for n in sweep.streams if (p := kernel.param(n)).shape == "per_column"]
     if not any(loader_of(p, kernel, schedule) == "load_within" for p in shared):
         return 0
-    return 1 if schedule.home.threads_keep else min(2, schedule.vectors)
+    return 1 if schedule.home.threads_keep or schedule.home.steady else min(2, schedule.vectors)
 
 
 _MOST_BESIDE = 4  # vectors of what all rows share that threads have registers for beside their own
