@@ -40,7 +40,7 @@ SIMT_INLINE double normcdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
 #define __tanf(x) tanf(x)
 #define __tanhf(x) tanhf(x)
 
-SIMT_INLINE float __fdividef(float x, float y) { return x / y; }
+SIMT_INLINE float __fdividef(float x, float y) { return x * (1.0f / y); }  // as rough as a GPU's
 SIMT_INLINE float __saturatef(float x) { return x > 0.0f ? fminf(x, 1.0f) : 0.0f; }
 SIMT_INLINE float __frsqrt_rn(float x) { return float(1.0 / sqrt(double(x))); }
 

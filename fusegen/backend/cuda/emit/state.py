@@ -11,6 +11,7 @@ from fusegen.backend.emit.folds import folded_into
 from fusegen.backend.emit.render import wrapped
 from fusegen.ir.expr import Var, rename, text, variables
 from fusegen.ir.kernel import Sweep
+from fusegen.ir.kernel_walk import names_in
 from fusegen.ir.monoid import Folded, Monoid, Pivot
 from fusegen.ir.monoid_text import merge_text, pivots_text
 
@@ -126,12 +127,22 @@ def state_view(
     counted = tuple(f.name for f in monoid.folded if first and f.counts)
     return StateView(
         name=name, fields=fields, combine=_combine(monoid, fields, dialect, found or ()),
-        levels=tuple(_levels(monoid, dialect, moves=not first)),
+        levels=tuple(_levels(monoid, dialect, _told(sweep), moves=not first)),
         exchange=exchange(name, monoid, (*(found or ()), *counted)),
         keeps_sides=bool(monoid.own), ordered=monoid.ordered,
         law=merge_text(monoid), held=() if first else monoid.held, real=dialect.real,
         pivots_first=first, counted=counted,
     )
+
+
+def _told(sweep: Sweep) -> frozenset[str]:
+    """Pivots about which a row's end takes sums of differences, such as help others to move: it
+    moves these to another value itself, from the pivot, and not from one near it."""
+    moving = sweep.monoid.moving
+    help_others = {n for m in moving for n, _ in m.transport if n != m.name}
+    read = names_in((sweep.steps, sweep.element_stores, sweep.row_stores, sweep.list_stores))
+    return frozenset(pivot for m in moving if m.name in help_others and f"state.{m.name}" in read
+                     for pivot in m.pivots)
 
 
 def identity_of(folded: Folded, dialect: CudaDialect) -> str:
@@ -213,12 +224,13 @@ def _combine(
 
 
 def pivot_view(
-    pivot: Pivot, monoid: Monoid, dialect: CudaDialect, *, moves: bool = True
+    pivot: Pivot, monoid: Monoid, dialect: CudaDialect, *, moves: bool = True, told: bool = False
 ) -> PivotView:
     """Where sums do not move, all elements of a row are seen from its pivot as it is: who reads the
     sums asks if it can be used, but for those who read states."""
-    # Sums may be kept about any value: one near the pivot, the same for equal states, will do.
-    dialect.roughly = True
+    # Sums may be kept about any value: one near the pivot, the same for equal states, will do where
+    # a row's end need not be told which.
+    dialect.roughly = not told
     dialect.counts = frozenset(f"s.{f.name}" for f in monoid.folded if f.counts)
     value = dialect.text(rename(pivot.value, {n: f"s.{n}" for n in variables(pivot.value)}))
     dialect.roughly = False
@@ -231,12 +243,15 @@ def pivot_view(
     return PivotView(function=pivot.anchor, value=value, move=pivot.move, moved=moved)
 
 
-def _levels(monoid: Monoid, dialect: CudaDialect, *, moves: bool) -> list[LevelView]:
+def _levels(
+    monoid: Monoid, dialect: CudaDialect, told: Collection[str], *, moves: bool
+) -> list[LevelView]:
     found: list[LevelView] = []
     known: list[PivotView] = []
     given = {n: held(n) for n in monoid.held}
     for number, level in enumerate(monoid.levels):
-        own = [pivot_view(p, monoid, dialect, moves=moves) for p in level.pivots]
+        own = [pivot_view(p, monoid, dialect, moves=moves, told=p.name in told)
+               for p in level.pivots]
         known += own
         needed = {n for m in level.moving for _, factor in m.transport for n in variables(factor)}
         found.append(LevelView(

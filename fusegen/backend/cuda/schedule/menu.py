@@ -31,7 +31,7 @@ from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
 from fusegen.backend.cuda.schedule.short_prices import price_of_short_lists
 from fusegen.backend.cuda.schedule.short_row_prices import Short, price_of_short
 from fusegen.backend.cuda.schedule.wide import wide_columns
-from fusegen.backend.cuda.schedule.work import Price, Work
+from fusegen.backend.cuda.schedule.work import SCARCE, Price, Work
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.expr import Call
@@ -92,10 +92,10 @@ class Menu:
         self.kept_bytes = sum(kept.values()) if whole else 0
         self.shifted = sum(loader_of(p, kernel, vector) == "load_shifted" for p in found)
         self.work = Work(
-            rows=self.problem.n_rows or None, vectors=self.n_vectors,
+            rows=self.problem.n_rows or None, vectors=self.n_vectors, width=self.width,
             sweeps=max(len(k.sweeps) for k in self.program.kernels), stores=stores,
             extra=max(sum(n not in kept for n in s.reads) for s in kernel.sweeps) if kept else 0,
-            vector_bytes=max(VECTOR_BYTES, self.kept_bytes), scarce=2.0 if self.lists else 0.5,
+            vector_bytes=max(VECTOR_BYTES, self.kept_bytes), scarce=2.0 if self.lists else SCARCE,
         )
 
     @lazy
@@ -135,10 +135,9 @@ class Menu:
 
     def _work_of(self, one: CudaSchedule) -> Work:
         """The work in vectors of a schedule that has others."""
-        if one.width == self.width:
-            return self.work
-        size = self.work.vector_bytes * one.width // self.width
-        return replace(self.work, vectors=max(1, self.n_cols // one.width), vector_bytes=size)
+        width, size = one.width, self.work.vector_bytes * one.width // self.width
+        found = replace(self.work, vectors=max(1, self.n_cols // width), vector_bytes=size)
+        return self.work if width == self.width else replace(found, width=width)
 
     def all(self) -> Iterator[CudaSchedule]:
         if self.lists and not self.ordered:

@@ -158,7 +158,8 @@ def _arrays(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     share comes beside a row that is held, and takes as many registers again."""
     if not one.home.threads_keep:
         return 1.0
-    beside = many.beside * work.extra * max(0, one.vectors - _EASY) / _EASY
+    vectors = one.items / work.width  # as many elements as these have
+    beside = many.beside * work.extra * max(0.0, vectors - _EASY) / _EASY
     several = one.blocks == 1 and work.vector_bytes > VECTOR_BYTES
     return 1.0 + beside + (many.several * one.items / 32 if several else 0.0)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from fusegen.backend.target import CudaTarget
 
+SCARCE = 0.75  # rows for every multiprocessor, up to which they are few
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
@@ -18,7 +20,8 @@ class Work:
     stores: bool  # does it write arrays of the rows' size?
     extra: int  # arrays beside those on chip that one sweep reads
     vector_bytes: int  # of one vector in every array that can stay on chip
-    scarce: float = 0.5  # rows for every multiprocessor, up to which they are few
+    width: int = 1  # elements of a vector
+    scarce: float = SCARCE
 
     def few(self, target: CudaTarget) -> bool:
         """Are rows so few that what is waited for counts, not what is moved?"""
