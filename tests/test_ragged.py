@@ -136,3 +136,23 @@ def test_sections_are_equal():
         quarters(rows((3, 45)))
     with pytest.raises(fg.TraceError, match="sections must be a whole number"):
         fg.pipeline(lambda x: fg.sections(x, 0)).source("cpu")
+
+
+def products(x, lengths: fg.PerRow):
+    """Whole numbers that are compared, stored, computed with, compared with another row value."""
+    column = fg.index(x)
+    third, stored, wide, beside = column * 3, column * 5, column * 7, column * 11
+    kept = (third < fg.length(x)) & (wide * wide > 10) & (beside < lengths)
+    return fg.sum(fg.where(kept, x, 0)), fg.max(stored)
+
+
+def test_what_is_made_of_columns_alone_is_as_wide():
+    """Where it is only compared: else the language's 64 bits count."""
+    for dtype, n_cols in (("float32", 1000), ("bfloat16", 45)):
+        work = fg.pipeline(products).work(
+            dtype={"x": dtype, "lengths": "int64"}, target="sm_90", n_rows=1000, n_cols=n_cols)
+        by_factor = {f: [ln for ln in work.source.splitlines() if f"column * {f};" in ln]
+                     for f in (3, 5, 7, 11)}
+        assert {f: {ln.split()[1] for ln in found} for f, found in by_factor.items() if found} == {
+            3: {"column_t"}, 11: {"column_t"}} | {f: {"long"} for f in (5, 7) if by_factor[f]}
+        assert "column_t length" not in work.source

@@ -53,6 +53,7 @@ class CudaDialect:
         self.below_zero: frozenset[str] = frozenset()  # values whose exponentials are only added up
         self.roughly = False  # may quotients be off by a few roundings?
         self.counts: frozenset[str] = frozenset()  # members that are numbers of elements
+        self.columns: frozenset[str] = frozenset()  # values that are as wide as column numbers
         self.nearly = False  # may quotients by a row value be off by a rounding or two?
         self.narrowed: Expr | None = None  # whose result is rounded to 16 bits, and not used else
         self.near: frozenset[str] = frozenset()  # row values that are between 1 and 2^64, or NaN
@@ -69,6 +70,9 @@ class CudaDialect:
 
     def type_of(self, kind: Kind) -> str:
         return {"float": self.real, "int": "long long", "bool": "bool"}[kind]
+
+    def type_of_value(self, name: str, kind: Kind) -> str:
+        return "column_t" if name in self.columns else self.type_of(kind)
 
     def text(self, expr: Expr) -> str:
         shown = show(expr, self)
@@ -98,7 +102,7 @@ class CudaDialect:
 
     def let(self, name: str, expr: Expr, note: str = "") -> Line:
         """The declaration of a value."""
-        text = f"const {self.type_of(expr.kind)} {name} = {self.text(expr)};"
+        text = f"const {self.type_of_value(name, expr.kind)} {name} = {self.text(expr)};"
         return self.line(text, expr, declares=name, note=note)
 
     def use(self, helper: str) -> str:

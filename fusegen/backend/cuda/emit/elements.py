@@ -228,5 +228,5 @@ class ElementPrinter:
         for expr in exprs:
             for var in variables(expr).values():
                 if not var.varying and var.name not in local and var.name != "n_cols":
-                    found.setdefault(var.name, self.dialect.type_of(var.kind))
+                    found.setdefault(var.name, self.dialect.type_of_value(var.name, var.kind))
         return [(kind, name) for name, kind in found.items()]

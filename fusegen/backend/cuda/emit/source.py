@@ -25,6 +25,7 @@ from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.cuda.schedule.topk import FULLEST_BIN
+from fusegen.backend.cuda.schedule.wide import as_columns
 from fusegen.backend.emit.banner import banner_lines
 from fusegen.backend.emit.render import render
 from fusegen.backend.emit.source import Source
@@ -34,11 +35,17 @@ from fusegen.ir.kernel import Program
 from fusegen.ir.monoid import Own
 
 
+def _dialect(program: Program) -> CudaDialect:
+    found = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program),
+                        exact=program.role != "call")
+    found.columns = as_columns(program)
+    found.near = frozenset[str]().union(*map(sums_from_one, program.sweeps))
+    return found
+
+
 def cuda_source(program: Program, schedule: CudaSchedule, *, within: bool = False) -> Source:
     """As CUDA C++, the same for the same program and schedule. within: as what a kernel calls."""
-    dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program),
-                          exact=program.role != "call")
-    dialect.near = frozenset[str]().union(*map(sums_from_one, program.sweeps))
+    dialect = _dialect(program)
     program, keeps = with_kept_terms(program, schedule)
     views = _sweep_views(program, schedule, dialect, keeps)
     launched = launches(program, schedule)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from fusegen.backend.cuda.schedule.cuda import NARROW_COLUMNS
 from fusegen.ir.expr import Call, Expr, Lit, Var, walk
-from fusegen.ir.kernel import COLUMN, N_COLS, Program
+from fusegen.ir.kernel import COLUMN, N_COLS, Let, Program
 from fusegen.ir.kernel_walk import expressions_in
 
 _MOST = 2**31 - 1
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def wide_columns(program: Program, n_cols: int) -> bool:
@@ -28,6 +29,34 @@ def wide_columns(program: Program, n_cols: int) -> bool:
                 if part not in bounds:
                     bounds[part] = _bound(part, bounds, n_cols, narrow)
     return any(b is not None and b > _MOST for b in bounds.values())
+
+
+def as_columns(program: Program) -> frozenset[str]:
+    """Names of whole numbers that are made of column numbers alone, and only compared: they are as
+    wide as these, where the language says 64 bits."""
+    narrow = {COLUMN.name, N_COLS.name}
+    bounds: dict[Expr, int | None] = {}
+    found: set[str] = set()
+    others: set[str] = set()
+    for kernel in program.kernels:
+        steps = (*kernel.prelude, *(x for s in kernel.sweeps for x in (*s.lets, *s.steps)))
+        for let in (step for step in steps if isinstance(step, Let)):
+            for part in walk(let.expr):
+                bounds.setdefault(part, _bound(part, bounds, 1, narrow))
+            made = isinstance(let.expr, Call) and bounds[let.expr] is not None
+            (found if made else others).add(let.name)
+        for expr in expressions_in(kernel):
+            others |= {e.name for e in _but_compared(expr)}
+    return frozenset(found - others)
+
+
+def _but_compared(expr: Expr) -> Iterator[Var]:
+    """Variables, but for those that a comparison takes as they are."""
+    if isinstance(expr, Var):
+        yield expr
+    for part in walk(expr):
+        if isinstance(part, Call) and part.op not in _COMPARISONS:
+            yield from (a for a in part.args if isinstance(a, Var))
 
 
 def _bound(
