@@ -10,7 +10,7 @@ from fusegen.backend.cuda.schedule.cuda import NARROW_COLUMNS, VECTOR_BYTES, Cud
 from fusegen.backend.cuda.schedule.launch import Launch, launches
 from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.states import of_states
-from fusegen.backend.cuda.schedule.wide import wide_columns
+from fusegen.backend.cuda.schedule.wide import Computed
 from fusegen.backend.emit.banner import Facts
 from fusegen.ir.kernel import Param, Program
 from fusegen.ir.varying import range_text
@@ -131,12 +131,12 @@ def longest_row(schedule: CudaSchedule) -> int | None:
 
 def _most_narrow(program: Program) -> int:
     """The most columns whose numbers, and what is computed from them, fit 32 bits."""
-    low, high = 1, NARROW_COLUMNS
-    if not wide_columns(program, high):
+    low, high, computed = 1, NARROW_COLUMNS, Computed.of(program)
+    if not computed.need(high):
         return high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if wide_columns(program, middle) else (middle, high)
+        low, high = (low, middle) if computed.need(middle) else (middle, high)
     return low
 
 

@@ -90,7 +90,8 @@ class ManyRows:
     edge_alone: float = figure(0.28, "share", "a row with edges in registers, stored, one block a "
                                "multiprocessor: nothing arrives meanwhile")
     shifted_slice: float = figure(0.07, "share", "rows in shared memory that lie out of phase")
-    shifted_cluster: float = figure(0.04, "share", "the same, of 16 bits, in registers of a "
+    shifted_slices: float = figure(0.16, "share", "the same, of several arrays")
+    shifted_cluster: float = figure(0.04, "share", "16-bit rows out of phase in registers of a "
                                     "cluster, stored")
     meeting: float = figure(1.3, "µs", "a block looks who is last and loads nothing")
     latency: float = figure(0.77, "µs", "from a load to its data where memory is busy")

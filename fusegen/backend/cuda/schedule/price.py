@@ -97,7 +97,8 @@ def _again(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
 def _edges(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """Rows that begin or end inside a vector, kept on chip, where few of them are under way."""
     if one.home.slice_vectors and one.load == "shifted" and not one.home.steady:
-        return 1.0 + many.shifted_slice
+        alone = work.vector_bytes <= VECTOR_BYTES  # does the first sweep fold it as it lies?
+        return 1.0 + (many.shifted_slice if alone else many.shifted_slices)
     if not one.home.threads_keep or not work.stores:
         return 1.0
     words = one.load == "shifted" and one.clustered and one.width == MAX_WIDTH

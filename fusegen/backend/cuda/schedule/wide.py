@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from fusegen.backend.cuda.schedule.cuda import NARROW_COLUMNS
 from fusegen.ir.expr import Call, Expr, Lit, Var, walk
@@ -18,17 +19,31 @@ def wide_columns(program: Program, n_cols: int) -> bool:
 
     C++ computes in the width of the operands: column · column of two 32-bit numbers overflows.
     """
-    if n_cols > NARROW_COLUMNS:
-        return True
-    lists = {c.column for s in program.sweeps for c in s.monoid.lists}
-    narrow = {COLUMN.name, N_COLS.name, *lists}
-    bounds: dict[Expr, int | None] = {}
-    for kernel in program.kernels:
-        for expr in expressions_in(kernel):
-            for part in walk(expr):
-                if part not in bounds:
-                    bounds[part] = _bound(part, bounds, n_cols, narrow)
-    return any(b is not None and b > _MOST for b in bounds.values())
+    return n_cols > NARROW_COLUMNS or Computed.of(program).need(n_cols)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What a program computes, each part once, behind those that it is made of."""
+
+    parts: tuple[Expr, ...]
+    columns: frozenset[str]  # names of column numbers
+
+    @classmethod
+    def of(cls, program: Program) -> Computed:
+        found = (part for kernel in program.kernels for expr in expressions_in(kernel)
+                 for part in walk(expr))
+        lists = {c.column for s in program.sweeps for c in s.monoid.lists}
+        return cls(tuple(dict.fromkeys(found)), frozenset({COLUMN.name, N_COLS.name, *lists}))
+
+    def need(self, n_cols: int) -> bool:
+        """64 bits, for rows of so many columns?"""
+        bounds: dict[Expr, int | None] = {}
+        for part in self.parts:
+            bounds[part] = bound = _bound(part, bounds, n_cols, self.columns)
+            if bound is not None and bound > _MOST:
+                return True
+        return False
 
 
 def as_columns(program: Program) -> frozenset[str]:
