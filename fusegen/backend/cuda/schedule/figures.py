@@ -23,6 +23,7 @@ class FewRows:
     launch: float = figure(3.7, "µs", "launch and first load")
     element: float = figure(7.5e-5, "µs", "an element of a multiprocessor's blocks, a sweep")
     thread_element: float = figure(0.02, "µs", "an element of a thread")
+    mapped: float = figure(0.1, "µs", "a vector that a thread maps by itself, with what rows share")
     again: float = figure(0.6, "share", "rows read again: part of a sweep that L2 does not hide")
     block: float = figure(0.1, "µs", "warps of a block meet")
     block_thread: float = figure(0.0004, "µs", "the same, for every thread")
@@ -95,6 +96,7 @@ class ManyRows:
                                     "cluster, stored")
     meeting: float = figure(1.3, "µs", "a block looks who is last and loads nothing")
     latency: float = figure(0.77, "µs", "from a load to its data where memory is busy")
+    mapped: float = figure(0.2, "µs", "a vector that a thread maps by itself, with what rows share")
     idle: float = figure(0.45, "factor", "on multiprocessors without a team or a block")
     uneven: float = figure(0.335, "factor", "on multiprocessors that have a block less")
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
@@ -204,6 +206,7 @@ class ShortRows:
 
     slots: float = figure(7.0e9, "instruction/s", "that a multiprocessor can issue")
     rate: float = figure(3.53e9, "instruction/s", "that it does issue while rows come and go")
+    warps: float = figure(16, "warp", "of a multiprocessor, for it to issue as many")
     waves: float = figure(9.28e8, "wave/s", "of a multiprocessor's shared memory")
     held: float = figure(0.277, "share", "a lane's elements of all arrays beyond 64, for as many")
     ends: float = figure(0.317, "share", "a piece of memory for what lanes of a row reach at once")

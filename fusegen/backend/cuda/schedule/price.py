@@ -63,7 +63,16 @@ def _latencies(
             ("elements", rounds * (lengths + thread) * (1 + again)),
             ("merges", rounds * one.top.merge.latency(one.threads, one.blocks, few)),
             ("clusters", few.beside_16 * crowd if crowded else 0.0),
+            ("mapped", _mapped(one, work) * few.mapped),
             ("slices", _slices(one, few))]
+
+
+def _mapped(one: CudaSchedule, work: Work) -> int:
+    """Vectors that a thread maps one after the other, and waits for what rows share beside each."""
+    holds = one.home.threads_keep and not one.home.band_rows and one.width > 1
+    enough = not one.in_warp or one.lanes == WARP
+    alone = work.extra > 0 and work.stores and one.has_edges and holds and enough
+    return one.vectors if alone else 0
 
 
 def _slices(one: CudaSchedule, few: FewRows) -> float:
@@ -202,6 +211,7 @@ def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     fills = many.filling if one.home.slice_vectors else 0.0
     fills += many.filling_band if one.home.band_rows else 0.0
     waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
+    waits += _mapped(one, work) * many.mapped
     if one.home.threads_keep and work.stores and not one.in_warp:
         waits += one.items * figures.few.thread_element
     return waits / _microseconds(one, work)

@@ -14,6 +14,7 @@ from fusegen.backend.cuda.schedule.banks import waves
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ShortRows
 from fusegen.backend.cuda.schedule.instructions import effort
+from fusegen.backend.cuda.schedule.occupancy import resident
 from fusegen.backend.cuda.schedule.price import price_of
 from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.target import WARP
@@ -54,13 +55,22 @@ def price_of_short(
     f, target, n_cols = figures.short_rows, one.target, short.rows.columns
     moved = n_cols * sum(short.sizes) + short.values
     memory = moved / (target.bandwidth / target.multiprocessors)
-    issue = effort(short.program, one).of_row(one, n_cols) / f.rate
+    issue = effort(short.program, one).of_row(one, n_cols) / f.rate * _thin(one, work, f)
     busy = waves_of_row(one, short) / f.waves
     whole = (1.0 + (issue / memory) ** _SHARP + (busy / memory) ** _SHARP) ** (1 / _SHARP)
     kept = [(name, n) for name, n in price.parts if name not in ("merges", "fit", "registers")]
     held = one.items * len(short.sizes) / _HELD
     return Price((*kept, ("registers", 1.0 + f.held * max(0.0, held - 1.0)),
                   ("row ends", _ends(one, work, short, f)), ("instructions", whole)), adds=False)
+
+
+def _thin(one: CudaSchedule, work: Work, f: ShortRows) -> float:
+    """How much longer a multiprocessor issues where it has fewer warps than it takes to be busy."""
+    if work.rows is None:
+        return 1.0
+    blocks = -(-work.rows // one.block_rows) * one.blocks / one.target.multiprocessors
+    warps = min(resident(one, work), blocks) * one.threads / WARP
+    return max(1.0, f.warps / warps)
 
 
 def waves_of_row(one: CudaSchedule, short: Short) -> float:
