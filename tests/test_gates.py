@@ -55,6 +55,14 @@ def numpy_gate(
     return (gates / gates.sum(axis=1, keepdims=True) if renormalize else gates) * scale, experts
 
 
+def assert_numpys(backend, *arrays, **variant):
+    with np.errstate(all="ignore"):
+        gates, experts = numpy_gate(*arrays, **variant)
+    found = results(backend, gate, *arrays, **variant)
+    np.testing.assert_array_equal(found[1], experts)
+    np.testing.assert_allclose(found[0], gates, rtol=3e-6)
+
+
 def biases(n_experts):
     return np.random.default_rng(n_experts).normal(0, 0.1, n_experts).astype("float32")
 
@@ -64,20 +72,13 @@ def biases(n_experts):
 def test_every_variant_is_numpys(variant, with_bias, backend):
     x = rows((9, 256), 5)
     arrays = (x, biases(256)) if with_bias else (x,)
-    found = results(backend, gate, *arrays, **VARIANTS[variant])
-    gates, experts = numpy_gate(*arrays, **VARIANTS[variant])
-    np.testing.assert_array_equal(found[1], experts)
-    np.testing.assert_allclose(found[0], gates, rtol=3e-6)
+    assert_numpys(backend, *arrays, **VARIANTS[variant])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n_experts", [16, 144, 160, 288, 512, 520, 1096])
 def test_any_number_of_experts(n_experts, backend):
-    x, bias = rows((4, n_experts), 2), biases(n_experts)
-    found = results(backend, gate, x, bias, **DEEPSEEK_V3)
-    gates, experts = numpy_gate(x, bias, **DEEPSEEK_V3)
-    np.testing.assert_array_equal(found[1], experts)
-    np.testing.assert_allclose(found[0], gates, rtol=3e-6)
+    assert_numpys(backend, rows((4, n_experts), 2), biases(n_experts), **DEEPSEEK_V3)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -85,11 +86,7 @@ def test_any_number_of_experts(n_experts, backend):
 def test_ties_and_nan(variant, backend):
     x = np.random.default_rng(0).integers(-2, 3, (8, 160)).astype("float32")
     x[1], x[2, 70], x[3, ::3], x[4, :100], x[6, 20:] = 0.5, np.nan, np.nan, -np.inf, np.nan
-    with np.errstate(all="ignore"):
-        gates, experts = numpy_gate(x, **VARIANTS[variant])
-    found = results(backend, gate, x, **VARIANTS[variant])
-    np.testing.assert_array_equal(found[1], experts)
-    np.testing.assert_allclose(found[0], gates, rtol=3e-6)
+    assert_numpys(backend, x, **VARIANTS[variant])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -98,22 +95,14 @@ def test_a_nan_keeps_its_group(variant, backend):
     """One NaN among the worst experts, first or last of its group, or in several groups."""
     x = np.tile(np.linspace(3, -3, 160, dtype="float32"), (5, 1))
     x[0, 159], x[1, 140], x[2, 100], x[2, 159], x[3, 40::20] = [np.nan] * 5
-    with np.errstate(all="ignore"):
-        gates, experts = numpy_gate(x, **VARIANTS[variant])
-    found = results(backend, gate, x, **VARIANTS[variant])
-    np.testing.assert_array_equal(found[1], experts)
-    np.testing.assert_allclose(found[0], gates, rtol=3e-6)
+    assert_numpys(backend, x, **VARIANTS[variant])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("variant", ["DeepSeek-V3", "sigmoid max"])
 def test_ratings_below_0(variant, backend):
     """Experts of groups that are not kept are worse than any."""
-    x, bias = rows((4, 160), 8), biases(160) - 9
-    gates, experts = numpy_gate(x, bias, **VARIANTS[variant])
-    found = results(backend, gate, x, bias, **VARIANTS[variant])
-    np.testing.assert_array_equal(found[1], experts)
-    np.testing.assert_allclose(found[0], gates, rtol=3e-6)
+    assert_numpys(backend, rows((4, 160), 8), biases(160) - 9, **VARIANTS[variant])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])

@@ -17,6 +17,7 @@ import fusegen as fg
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import MEMORY, Chip, Home, Registers, Shared
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Team, Thread, tree
+from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.compile.passes import Work
 from fusegen.pipeline.pipeline import Pipeline
 
@@ -46,6 +47,11 @@ def both(x, weight: fg.PerColumn, bias: fg.PerColumn):  # type: ignore[no-untype
     """One array is folded with, and mapped; one is only mapped."""
     y = x * weight
     return y * fg.rsqrt(fg.mean(y * y) + 1e-6) + bias
+
+
+@fg.pipeline
+def listed(x, weight: fg.PerColumn):  # type: ignore[no-untyped-def]
+    return fg.topk(x, 3), x * weight
 
 
 TEXTS: tuple[Pipeline, ...] = (layer_norm, added, kept, both)
@@ -114,7 +120,10 @@ def test_rows_of_any_length(pipeline: Pipeline, home: str, load: str) -> None:
 
 
 def test_who_reads_words_around_vectors() -> None:
-    """Sweeps that only map, few vectors at a time; not threads of half a warp."""
+    """Sweeps that only map, few vectors at a time; not threads of half a warp, nor beside lists."""
+    work = _case(listed, 1024, "bfloat16").work(n_rows=1000, aligned=False)
+    for one in candidates(work.program, work.problem, work.target):
+        assert "Within<" not in work.scheduled(one.schedule).source.split("fusegen;")[1]
     for pipeline, expected in ((layer_norm, {"weight", "bias"}), (both, {"bias"})):
         case = _case(pipeline, 1024, "bfloat16")
         for home in HOMES:

@@ -35,8 +35,9 @@ def _in_words(param: Param, kernel: Kernel, schedule: CudaSchedule) -> bool:
     home, warp = schedule.home, schedule.in_warp
     whole = param.dtype.itemsize * schedule.width == VECTOR_BYTES
     full = home.band_rows > 0  # of rows, are lanes?
+    lists = any(s.monoid.lists for s in kernel.sweeps)  # have room for fewer elements at the edges
     # Every lane takes one element at the edges, of which there are nearly four vectors.
     enough = home.threads_keep and schedule.lanes == WARP if warp else True
     sweeps = [s for s in kernel.sweeps if param.name in s.streams]
     maps = all(s.monoid.is_empty and s.element_stores for s in sweeps)
-    return whole and enough and maps and not full
+    return whole and enough and maps and not full and not lists
