@@ -55,6 +55,13 @@ def masked(x, wanted):  # type: ignore[no-untyped-def]
     return fg.exp(kept - fg.max(kept)) / fg.sum(fg.exp(kept - fg.max(kept)))
 
 
+@fg.pipeline
+def indexed(x):  # type: ignore[no-untyped-def]
+    """The first sweep asks for columns."""
+    kept = fg.where(fg.index(x) * 3 > fg.length(x), x, -1.0)
+    return fg.exp(kept - fg.max(kept)) / fg.sum(fg.exp(kept - fg.max(kept)))
+
+
 def weighed(x: Any, weight: fg.PerColumn, *, k: int) -> Any:
     return fg.topk(x + weight, k)
 
@@ -92,7 +99,7 @@ TEXTS: dict[str, tuple[Pipeline, Callable[..., Arrays]]] = {
     "two of two types": (gradient, _two("y", "dy", wide=True)),
     "two results": (sums, _two("x", "residual")), "shared by rows": (weighted, _weighted),
     "shared by rows, of one type": (weighted, _weighted_alike),
-    "bytes beside": (masked, _masked),
+    "bytes beside": (masked, _masked), "columns": (indexed, _one),
 }
 STEPS = {"bfloat16": 2e-2, "float16": 3e-3, "float32": 2e-5, "float64": 1e-11}
 
@@ -169,10 +176,10 @@ def test_all_is_asked_for_before_anything_is_waited_for(name: str) -> None:
 @pytest.mark.parametrize("owner", [Block(64), Cluster(2)])
 @pytest.mark.parametrize(("name", "dtype"), [
     ("one", "float16"), ("one", "float32"), ("shared by rows, of one type", "bfloat16"),
-    ("two", "float16")])
+    ("two", "float16"), ("columns", "bfloat16")])
 def test_slices_of_rows_of_any_length(name: str, dtype: str, owner: Block | Cluster) -> None:
     """In shared memory: rows of no vector at all, of one, of some; folded as they lie by the first
-    sweep where it reads one array, shifted by every sweep where it reads two."""
+    sweep where it reads one array, shifted by all where it reads two, or asks for columns."""
     pipeline, make = TEXTS[name]
     for n_cols in (1, 7, 15, 23, 30, 31, 33, 47, 64, 129, 777, 1030, 2048, 3001):
         rng = np.random.default_rng(n_cols)
@@ -184,7 +191,7 @@ def test_slices_of_rows_of_any_length(name: str, dtype: str, owner: Block | Clus
         levels = tree(Thread(2, width), 64, owner, home)
         schedule = replace(work.schedule, levels=levels, load="shifted", past_l1=False)
         work = work.scheduled(schedule)
-        assert ("first_edge" in work.source) == (name != "two")
+        assert ("first_edge" in work.source) == (name not in ("two", "columns"))
         outputs = _outputs(work.program, n_cols, rng, rows=4)
         inputs = {n: laid(v, rng) for n, v in case.inputs.items()}
         EmulatedExecutable(work.program, schedule, work.source, seed=n_cols)(
