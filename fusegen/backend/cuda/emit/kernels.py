@@ -121,6 +121,11 @@ class KernelView:
     def head(self) -> str:
         return "head + " if self.phase else ""
 
+    @property
+    def width_and_margin(self) -> str:
+        """What <fusegen/edges.cuh> is told of vectors."""
+        return f"kWidth, {self.margin}" if self.margin else "kWidth"
+
 
 def kernel_view(
     launch: Launch, views: dict[int, SweepView], schedule: CudaSchedule, dialect: CudaDialect,
@@ -145,7 +150,7 @@ def kernel_view(
         band=band,
         rows=tuple(_row(p, schedule) for p in elements if p.name in used or phase),
         phase=phase, margin=margin(kernel, schedule),
-        lies=next((a.row for a in home_arrays(launch, schedule) if a.lies), ""),
+        lies=next((a.row for a in kept if a.lies), ""),
         bodies=tuple(_bodies(launch, views, schedule) if phase else ()),
         has_row="mine < band_rows" if band else "mine < n_rows",
         has_edge="slice == 0" if sliced else "mine < n_rows" if schedule.partial_warps else "",

@@ -21,7 +21,7 @@ from fusegen.backend.cuda.emit.places import (
 )
 from fusegen.backend.cuda.schedule.anchors import loader_of
 from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
-from fusegen.backend.cuda.schedule.homes import PER_VECTOR
+from fusegen.backend.cuda.schedule.homes import PER_VECTOR, as_it_lies
 from fusegen.backend.cuda.schedule.on_chip import asks_before, folds_as_it_lies, kept_params
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.errors import BackendError
@@ -156,8 +156,7 @@ def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]
         light = reader.schedule.in_warp and reader.schedule.items <= MAX_ITEMS
         again = load.narrow and not reader.first and not light
         if reader.first and folds_as_it_lies(reader.kernel, reader.schedule):
-            items = f"{load.name}_items"
-            return (Bring(items, load.type, f"read_items({items}, {load.name}_room, at - begin"),)
+            return (as_it_lies(load.name, load.type),)
         return reader.schedule.home.brings(load.name, load.type, again=again)
     if load.loader in SHIFTED:
         return (Bring.from_memory(load.loader, load.name, load.type, f"{load.body}, at"),)

@@ -136,8 +136,8 @@ class Menu:
     def _work_of(self, one: CudaSchedule) -> Work:
         """The work in vectors of a schedule that has others."""
         width, size = one.width, self.work.vector_bytes * one.width // self.width
-        found = replace(self.work, vectors=max(1, self.n_cols // width), vector_bytes=size)
-        return self.work if width == self.width else replace(found, width=width)
+        vectors = max(1, self.n_cols // width)
+        return replace(self.work, vectors=vectors, width=width, vector_bytes=size)
 
     def all(self) -> Iterator[CudaSchedule]:
         if self.lists and not self.ordered:

@@ -13,12 +13,13 @@ from fusegen.backend.cuda.schedule.homes.held import (
     Registers,
     Ring,
 )
-from fusegen.backend.cuda.schedule.homes.slices import Chip, Shared, slice_bytes
+from fusegen.backend.cuda.schedule.homes.slices import Chip, Shared, as_it_lies, slice_bytes
 from fusegen.backend.cuda.schedule.homes.tiers import PER_VECTOR, Tiers
 
 Home = Memory | Ahead | Noted | Ring | Registers | Band | Shared | Chip | Tiers
 
 __all__ = [
     "MEMORY", "PER_VECTOR", "Ahead", "AnyHome", "Array", "Band", "Chip", "Home", "Memory", "Noted",
-    "Once", "Registers", "Ring", "Shared", "Sizes", "Stay", "Tiers", "body_of_row", "slice_bytes",
+    "Once", "Registers", "Ring", "Shared", "Sizes", "Stay", "Tiers", "as_it_lies", "body_of_row",
+    "slice_bytes",
 ]

@@ -184,10 +184,15 @@ def _asks(array: Array, items: str, row: str) -> str:
     return asking(array.loader, array.name, items, f"{row}, held_at")
 
 
-def _slice(name: str, kind: str, first: str) -> Bring:
+def as_it_lies(name: str, kind: str) -> Bring:
+    """A chunk of a block's slice in shared memory, whole vectors of the array's own."""
+    return _slice(name, kind, "begin", f"{name}_room")
+
+
+def _slice(name: str, kind: str, first: str, place: str = "") -> Bring:
     """A chunk from shared memory, where vector number `first` lies at the beginning."""
     items = f"{name}_items"
-    return Bring(items, kind, f"read_items({items}, {name}_slots, at - {first}")
+    return Bring(items, kind, f"read_items({items}, {place or f'{name}_slots'}, at - {first}")
 
 
 def slice_bytes(vectors: int, vector_bytes: int, apart: int) -> int:
