@@ -10,7 +10,7 @@ namespace fusegen {
 template <typename T>
 struct Shifted {
     static constexpr int kGrain = 4;  // bytes of a word that is read; greater ones are fewer, and take more registers
-    const T *__restrict__ body, *begin, *end;
+    const T* __restrict__ body;
 
     // How far behind a boundary of kBytes the vectors begin, in bytes.
     template <int kBytes>

@@ -76,9 +76,8 @@ def body_of_row(pointer: str, loader: str, row: str, head: str) -> tuple[str, st
     if loader not in SHIFTED:
         return pointer, f"{row} + {head}" if head else row
     kind = pointer.removeprefix("const ").removesuffix("*")
-    if loader == "load_within":
-        return f"const Within<{kind}>", f"{{{row} + {head}}}"
-    return f"const Shifted<{kind}>", f"{{{row} + {head}, {row}, {row} + n_cols}}"
+    struct = "Within" if loader == "load_within" else "Shifted"
+    return f"const {struct}<{kind}>", f"{{{row} + {head}}}"
 
 
 @dataclass(frozen=True, slots=True)
