@@ -189,7 +189,7 @@ def test_slices_of_rows_of_any_length(name: str, dtype: str, owner: Block | Clus
         width, blocks = work.schedule.width, getattr(owner, "blocks", 1)
         home = Shared(-(-3001 // width // blocks))
         levels = tree(Thread(2, width), 64, owner, home)
-        schedule = replace(work.schedule, levels=levels, load="shifted", past_l1=False)
+        schedule = replace(work.schedule, levels=levels, load="shifted", caching="kept")
         work = work.scheduled(schedule)
         assert ("first_edge" in work.source) == (name not in ("two", "columns"))
         outputs = _outputs(work.program, n_cols, rng, rows=4)

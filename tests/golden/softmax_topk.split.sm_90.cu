@@ -7,7 +7,7 @@
 //            top = best 5 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       chunks of 32, merged thread → warp → block → grid
-// Schedule   row per several blocks, 8 × 4 elements per thread and chunk, aligned loads
+// Schedule   row per several blocks, 8 × 4 elements per thread and chunk, aligned loads, first out of L2
 // Launch     softmax_topk_kernel<<<blocks · n_rows, 256>>>
 // Assumes    4 divides n_cols
 //            rows of x begin on 16 bytes
@@ -158,7 +158,7 @@ softmax_topk_kernel(
         Items<float, kItems> x_items = {};
         float top_peak = -kInfinity;
         for_tile<Team, kVectors>(tile, end, rank, live, [&](int live) {
-            load_items(x_items, x_row, at, live);
+            load_items<kFirstOut>(x_items, x_row, at, live);
             sweep1_fold<kItems>(folded1, top_peak, x_items, live);
         });
         const Tile<column_t> here{begin, end, tile, live, rank};
@@ -169,7 +169,7 @@ softmax_topk_kernel(
         if (tile == begin) {
             const auto again = [&] {
                 x_items = {};
-                load_items(x_items, x_row, at, live);
+                load_items<kFirstOut>(x_items, x_row, at, live);
             };
             top_first = first_tile<false>(top, top_keys, top_bar, here, 0, top_peak, top_item, again);
         }

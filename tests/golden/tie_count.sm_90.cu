@@ -92,7 +92,7 @@ tie_count_kernel(
     // 1. Fold the row.
     State folded1 = State::identity();
     Items<float, kItems> x_items;
-    load_items<true>(x_items, x_row, at, live);
+    load_items<kPastL1>(x_items, x_row, at, live);
     for_held<kVectors>(whole, live, [&](int live) { sweep1_fold<kItems>(folded1, x_items, live); });
     const State state = block_reduce<Team>(folded1, warp_states1);
     const long long sum_where = state.sum_where;  // algebra_cases.py  return fg.count(x == fg.max(x))

@@ -1,6 +1,7 @@
 #pragma once
 // A thread's chunk of a row: from memory to items.
 
+#include <fusegen/caches.cuh>
 #include <fusegen/items.cuh>
 #include <fusegen/team.cuh>
 
@@ -26,8 +27,8 @@ __device__ __forceinline__ int live_vectors(Column at, Column end)
     return live;
 }
 
-// Vector v of a chunk, in accesses of up to 16 bytes; past L1 where nothing else will want the line.
-template <bool kPastL1 = false, typename T, int kCount, typename Layout>
+// Vector v of a chunk, in accesses of up to 16 bytes.
+template <Caching kCaching = kKept, typename T, int kCount, typename Layout>
 __device__ __forceinline__ void load_vector(Chunk<T, kCount, Layout>& items, int v, const T* __restrict__ from)
 {
     constexpr int kWidth = Layout::kWidth, kWords = kWidth * sizeof(T) / 4;
@@ -36,16 +37,8 @@ __device__ __forceinline__ void load_vector(Chunk<T, kCount, Layout>& items, int
         items.set(v, *from);
     } else if constexpr (kWords % 4 == 0 && kWords > 0) {
 #pragma unroll
-        for (int w = 0; w < kWords; w += 4) {
-            if constexpr (kPastL1) {
-                asm("ld.global.nc.L1::no_allocate.v4.u32 { %0, %1, %2, %3 }, [%4];"
-                    : "=r"(word[w]), "=r"(word[w + 1]), "=r"(word[w + 2]), "=r"(word[w + 3])
-                    : "l"(reinterpret_cast<const unsigned*>(from) + w));
-            } else {
-                const uint4 four = reinterpret_cast<const uint4*>(from)[w / 4];
-                word[w] = four.x, word[w + 1] = four.y, word[w + 2] = four.z, word[w + 3] = four.w;
-            }
-        }
+        for (int w = 0; w < kWords; w += 4)
+            load_words<kCaching>(word + w, reinterpret_cast<const unsigned*>(from) + w);
     } else if constexpr (kWords == 2) {
         const uint2 two = *reinterpret_cast<const uint2*>(from);
         word[0] = two.x, word[1] = two.y;
@@ -58,7 +51,7 @@ __device__ __forceinline__ void load_vector(Chunk<T, kCount, Layout>& items, int
 }
 
 // The `live` vectors of a chunk, the first of which is number `at`.
-template <bool kPastL1 = false, typename T, int kCount, typename Layout, typename Column>
+template <Caching kCaching = kKept, typename T, int kCount, typename Layout, typename Column>
 __device__ __forceinline__ void load_items(
     Chunk<T, kCount, Layout>& items, const T* __restrict__ from, Column at, int live)
 {
@@ -67,7 +60,7 @@ __device__ __forceinline__ void load_items(
     const T* first = from + at * kWidth;
 #pragma unroll
     for (int v = 0; v < kCount / kWidth; ++v)
-        if (v < live) load_vector<kPastL1>(items, v, first + v * apart * kWidth);
+        if (v < live) load_vector<kCaching>(items, v, first + v * apart * kWidth);
 }
 
 // The same items of an array that all rows share, and that is not aligned as they are.

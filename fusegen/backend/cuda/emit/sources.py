@@ -20,6 +20,7 @@ from fusegen.backend.cuda.emit.places import (
     pointer_of,
 )
 from fusegen.backend.cuda.schedule.anchors import loader_of
+from fusegen.backend.cuda.schedule.caching import Caching
 from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import PER_VECTOR, as_it_lies
 from fusegen.backend.cuda.schedule.on_chip import asks_before, folds_as_it_lies, kept_params
@@ -27,6 +28,8 @@ from fusegen.backend.emit.lines import Line
 from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Var, substitute
 from fusegen.ir.kernel import COLUMN, ROW, FromMemory, Kernel, Layout, Param, Sweep
+
+_CACHING: dict[Caching, str] = {"kept": "", "past L1": "kPastL1", "first out": "kFirstOut"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class LoadView:
     loader: str  # the function that brings its items
     body: str = ""  # pointer to the first vector, if copies go to shared memory
     shared: bool = False  # do all rows share it?
+    caching: str = ""  # what loads leave in caches, if it is not the usual
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ def _load(param: Param, layout: Layout, reader: Reader) -> LoadView:
     return LoadView(
         type=C_TYPES[param.dtype.name], name=param.name, pointer=_pointer(param, layout, reader),
         kept=kept, body=body_of(param, schedule), narrow=param.dtype.itemsize < 4, shared=shared,
+        caching=_CACHING[schedule.caching],
         loader=schedule.home.loader if kept else "load_columns" if not layout.is_plain
         else "fetch_chunk" if schedule.home.stages and not shared
         else loader_of(param, reader.kernel, schedule),
@@ -161,14 +166,18 @@ def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]
     if load.loader in SHIFTED:
         return (Bring.from_memory(load.loader, load.name, load.type, f"{load.body}, at"),)
     items = f"{load.name}_items"
-    past = "<true>" if reader.schedule.past_l1 and not load.shared else ""
     columns = columns_of("column_of", layout, reader.dialect)
     call = {
-        "load_items": f"load_items{past}({items}, {load.body}, at",
+        "load_items": f"load_items{_cached(load)}({items}, {load.body}, at",
         "load_columns": f"load_columns({items}, {load.pointer}, {columns}",
         "fetch_chunk": f"read_items({items}, {load.name}_ring, slot",
     }[load.loader]
     return (Bring(items, load.type, call),)
+
+
+def _cached(load: LoadView) -> str:
+    """What is said of caches to a function that loads rows; what all rows share is kept."""
+    return f"<{load.caching}>" if load.caching and not load.shared else ""
 
 
 def _held(load: LoadView, brings: tuple[Bring, ...], reader: Reader) -> tuple[Bring, ...]:
@@ -181,8 +190,8 @@ def _held(load: LoadView, brings: tuple[Bring, ...], reader: Reader) -> tuple[Br
 
 def _vector(load: LoadView, layout: Layout, reader: Reader) -> tuple[Line, ...]:
     """The items of one vector, wherever it lies in the row."""
-    items, aside = f"{load.name}_items", "<false>" if reader.schedule.past_l1 else ""
-    call = f"load_vector{aside}({items}, 0, {load.body} + vector * kWidth);"
+    items = f"{load.name}_items"
+    call = f"load_vector({items}, 0, {load.body} + vector * kWidth);"
     if load.loader == "load_shifted":
         call = f"load_shifted({items}, {load.body}, vector, 1);"
     if load.loader == "load_columns":
@@ -201,10 +210,11 @@ def _down(param: Param, layout: Layout, reader: Reader) -> SourceView:
     load = LoadView(
         type=C_TYPES[param.dtype.name], name=name, pointer=array_name(param), kept=kept,
         narrow=False, loader="load_items", shared=param.shape == "per_column",
+        caching=_CACHING[reader.schedule.caching],
     )
     items = f"{name}_items"
     call = f"load_along({items}, {load.pointer}, at" if load.shared else (
-        f"load_items({items}, {name}_rows, {name}_stride, at")
+        f"load_items{_cached(load)}({items}, {name}_rows, {name}_stride, at")
     memory = (Bring(items, load.type, call, per="" if load.shared else PER_VECTOR),)
     item = load_line(param, f"{items}[i]", reader.dialect, items)
     maps = not reader.sweep.monoid.has_scalars

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from fusegen.backend.choices import PlainSchedule
 from fusegen.backend.cuda.schedule.bounds import BOUNDS, RegisterLimit
+from fusegen.backend.cuda.schedule.caching import IN_WORDS, Caching
 from fusegen.backend.cuda.schedule.homes import MEMORY, Home, Tiers
 from fusegen.backend.cuda.schedule.levels import (
     Block,
@@ -56,7 +57,7 @@ class CudaSchedule(PlainSchedule):
     target: CudaTarget
     levels: tuple[Level, ...]  # from a thread up
     load: LoadMode
-    past_l1: bool = False  # do loads of rows leave L1 alone?
+    caching: Caching = "kept"  # of the rows that are read
     wide_columns: bool = False  # n_cols does not fit 32 bits
     fixed: bool = False  # is the number of threads part of the source?
     registers: RegisterLimit = 64
@@ -284,12 +285,12 @@ class CudaSchedule(PlainSchedule):
     def shape(self) -> str:
         """What the source fixes."""
         if self.strip:
-            return self.strip.shape(self.chunk, self.team, self.tiers)
+            return f"{self.strip.shape(self.chunk, self.team, self.tiers)}{IN_WORDS[self.caching]}"
         lists = "" if self.lists == "streamed" else f", lists {self.lists}"
         ahead, stages = self.home.ahead, self.home.stages
         return (
             f"row per {self.team.phrase}{self.home.words}, {self.vectors} × {self.width} elements "
-            f"per thread and chunk, {self.load} loads{' past L1' if self.past_l1 else ''}"
+            f"per thread and chunk, {self.load} loads{IN_WORDS[self.caching]}"
             f"{', shared columns a chunk ahead' if ahead else ''}"
             f"{f', a ring of {stages} chunks' if stages else ''}{lists}"
         )

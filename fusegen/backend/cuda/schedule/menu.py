@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fusegen.backend.cuda.schedule.access import access, words
 from fusegen.backend.cuda.schedule.anchors import loader_of
 from fusegen.backend.cuda.schedule.bands import FEW_COLUMNS, Rows, band_schedules
+from fusegen.backend.cuda.schedule.caching import cachings
 from fusegen.backend.cuda.schedule.chips import STATIC_SHARED, chip_schedules
 from fusegen.backend.cuda.schedule.cuda import (
     MAX_ITEMS,
@@ -81,9 +82,10 @@ class Menu:
             target=self.target, levels=tree(Thread(4, self.width), 256, Block(256)),
             load=self.load, wide_columns=wide_columns(self.program, self.n_cols),
         )
-        # Short rows that are only read are read a little faster past L1; shifted ones twice.
-        past = not stores and self.width > 1 and self.load != "shifted"
-        self.held = self.base.having(home=Registers(), past_l1=past)
+        vectors = self.width > 1 and self.load != "shifted"
+        held, by = cachings(self.program, p, self.target, whole=vectors)
+        self.held = self.base.having(home=Registers(), caching=held)
+        self.streamed = self.base.having(caching=by)
         vector = self.base.having(home=Shared(1))
         found = kept_params(kernel, vector)
         kept = {p.name: p.dtype.itemsize * self.width for p in found}
@@ -140,14 +142,14 @@ class Menu:
         return replace(self.work, vectors=vectors, width=width, vector_bytes=size)
 
     def all(self) -> Iterator[CudaSchedule]:
+        p = self.problem
         if self.lists and not self.ordered:
-            short = short_list_schedules(
-                self.program, self.base, self.rows, self.chunk)
+            short = short_list_schedules(self.program, self.base, self.rows, self.chunk)
             yield from short
             if any(one.in_warp for one in short):
                 return  # rows so short are not worth going by
             most = min(MAX_ITEMS, self.chunk or MAX_ITEMS)
-            yield from list_candidates(self.program, self.problem, self.base, self.n_vectors, most)
+            yield from list_candidates(self.program, p, self.streamed, self.n_vectors, most)
             return
         if self.ordered or self.chunk is not None:
             yield self._plain()
@@ -199,7 +201,7 @@ class Menu:
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         arrays = max(sum(not p.output for p in k.elements) for k in self.program.kernels)
-        return lane_schedules(self.base, self.held, self.n_vectors, self.n_cols, arrays,
+        return lane_schedules(self.streamed, self.held, self.n_vectors, self.n_cols, arrays,
                               self._passing)
 
     # ---- a block ----
@@ -211,7 +213,7 @@ class Menu:
         if again and any(self._fit(held)):
             return  # rows that a block holds are not read again
         heavy = self.width == MAX_WIDTH and self.state > 0  # registers for states, or for elements
-        yield from passing_blocks(self.base, self.n_vectors, self._passing,
+        yield from passing_blocks(self.streamed, self.n_vectors, self._passing,
                                   stores=self.work.stores, heavy=heavy)
 
     def _held_vectors(self) -> tuple[int, ...]:
@@ -274,15 +276,14 @@ class Menu:
             chunks = -(-self.n_vectors // (threads * 4))
             for blocks in {2, 4, 8, min(wanted, chunks), min(2 * wanted, chunks)} | even:
                 if 1 < blocks <= min(chunks, _MOST_SLICES):
-                    one = self.base.having(team=Grid(blocks), threads=threads)
+                    one = self.streamed.having(team=Grid(blocks), threads=threads)
                     yield from with_ahead(one, self._passing)
 
     # ---- own monoids that keep row order, chunks that the user set ----
 
     def _plain(self) -> CudaSchedule:
-        most = max(1, (self.chunk or MAX_ITEMS) // self.width)
-        if self.ordered:
-            most = 1  # a thread's items are then neighbours, and threads stand in row order
+        # Where order counts a thread's items are neighbours, and threads stand in row order.
+        most = 1 if self.ordered else max(1, (self.chunk or MAX_ITEMS) // self.width)
         largest = max((c.k for c in self.lists), default=0)
         rows = self.problem.n_rows
         vectors = min(most, -(-self.n_vectors // WARP))

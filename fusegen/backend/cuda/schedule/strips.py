@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from fusegen.backend.cuda.schedule.caching import cachings
 from fusegen.backend.cuda.schedule.cuda import (
     TYPICAL_COLUMNS,
     VECTOR_BYTES,
@@ -93,8 +94,9 @@ class _StripMenu:
         self._itemsize = least_itemsize(self.program)
         self.width = _width(self.program, p, p.inner)
         self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
+        _, caching = cachings(self.program, p, self.target, whole=self.width > 1)
         self.base = CudaSchedule(
-            target=self.target, fixed=True, load="aligned",
+            target=self.target, fixed=True, load="aligned", caching=caching,
             levels=tree(Thread(self.chunk or (8 if self.width <= 4 else 4), self.width), 256,
                         Block(256), Tiers()),
             wide_columns=wide_columns(self.program, self.n_cols), strip=Strip(across=1),

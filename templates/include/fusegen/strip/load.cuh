@@ -32,7 +32,7 @@ struct Strided {
 };
 
 // The `live` vectors of a chunk, the first of which is at column `at`.
-template <typename T, int kCount, typename Layout, typename Column>
+template <Caching kCaching = kKept, typename T, int kCount, typename Layout, typename Column>
 __device__ __forceinline__ void load_items(
     Chunk<T, kCount, Layout>& items, const T* __restrict__ from, long long stride, Column at, int live)
 {
@@ -40,7 +40,7 @@ __device__ __forceinline__ void load_items(
     from += at * stride;
 #pragma unroll
     for (int v = 0; v < kCount / kWidth; ++v, from += Layout::Team::threads() * stride)
-        if (v < live) load_vector(items, v, from);
+        if (v < live) load_vector<kCaching>(items, v, from);
 }
 
 // What all rows share of the same columns.

@@ -3,6 +3,8 @@
 // PTX ISA's names stand above every group, with the oldest GPU that has it. Shared memory goes by 32-bit
 // addresses (shared_address).
 
+#include <fusegen/caches.cuh>
+
 namespace fusegen {
 
 // ---- Shared memory -------------------------------------------------------------------------------------
@@ -111,14 +113,6 @@ __device__ __forceinline__ void copy_tile_3d(unsigned to, const TensorMap* map, 
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  " [%0], [%1, { %3, %4, %5 }], [%2];"
                  ::"r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
-}
-
-// What is read once: the second-level cache gives it up first. createpolicy, sm_80.
-__device__ __forceinline__ unsigned long long read_once()
-{
-    unsigned long long policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
 }
 
 __device__ __forceinline__ void copy_tile_3d(unsigned to, const TensorMap* map, unsigned barrier, int x, int y, int z,

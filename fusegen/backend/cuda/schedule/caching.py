@@ -1,0 +1,39 @@
+"""What loads of rows leave in caches."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fusegen.backend.problem import Problem
+from fusegen.backend.target import CudaTarget
+from fusegen.ir.kernel import Program
+
+Caching = Literal["kept", "past L1", "first out"]
+"""kept: as it comes.  past L1: nothing in L1.  first out: what is the first to leave L2."""
+
+IN_WORDS: dict[Caching, str] = {
+    "kept": "", "past L1": " past L1", "first out": ", first out of L2",
+}
+_KEPT_IN_L2 = 0.75  # of its bytes, about, that another call may find there
+
+
+def cachings(
+    program: Program, problem: Problem, target: CudaTarget, *, whole: bool
+) -> tuple[Caching, Caching]:
+    """Of rows that threads hold, and of rows that go by. whole: are vectors read as they lie?"""
+    if not whole or any(s.element_stores for s in program.sweeps):
+        return "kept", "kept"
+    # Rows that go by keep L1: parts of 32 bytes are wanted by the vectors at both sides of an edge,
+    # and lists look at some elements again. Short rows that lanes hold are a little faster past it.
+    return "past L1", "first out" if _outgrow_l2(program, problem, target) else "kept"
+
+
+def _outgrow_l2(program: Program, problem: Problem, target: CudaTarget) -> bool:
+    """Are rows read once, and more than another call may find in L2? Then they had better leave it
+    first: else what other kernels wrote has to go to memory to make room for them (5 to 10 % of the
+    time on an H200 whose L2 was full of that). createpolicy: sm_80."""
+    read = [n for k in program.kernels for s in k.sweeps for n in s.streams]
+    size = sum(p.dtype.itemsize for p in program.inputs if p.shape == "element")
+    rows, columns = problem.n_rows or 0, problem.n_cols or 0
+    many = rows * columns * size > _KEPT_IN_L2 * target.l2_bytes
+    return many and target.ampere and len(read) == len({*read})

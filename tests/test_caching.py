@@ -1,0 +1,142 @@
+"""What loads of rows leave in caches: rows that go by once and do not fit L2 leave it first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cuda_cases import Case
+from support.emulated import emulated
+from support.strip_cases import StripCase
+
+import fusegen as fg
+from fusegen import library
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Ahead, Noted, Ring
+from fusegen.backend.cuda.schedule.select import candidates
+from fusegen.backend.cuda.schedule.strips import strip_candidates
+from fusegen.backend.target import CUDA_TARGETS
+
+GPU = CUDA_TARGETS["sm_90"]
+COLUMNS = 20_000
+FIT, MANY = (int(part * GPU.l2_bytes / COLUMNS / 4) for part in (0.7, 0.8))  # rows of float32
+
+
+@fg.pipeline
+def greatest(x):
+    return fg.max(x)
+
+
+@fg.pipeline
+def spread(x):
+    """Two sweeps over x that no state makes one."""
+    return fg.sum(fg.tanh(x - fg.mean(x)))
+
+
+@fg.pipeline
+def doubled(x):
+    return x * 2
+
+
+@fg.pipeline
+def weighed(x, w: fg.PerColumn):
+    return fg.max(x * w)
+
+
+@fg.pipeline
+def statistics(x):
+    y = fg.exp(x - fg.max(x)) / fg.sum(fg.exp(x - fg.max(x)))
+    return fg.logsumexp(x), fg.sum(y * x), fg.var(x), fg.argmax(x)
+
+
+def case_of(
+    pipeline: Any, n_rows: int = 1, n_cols: int = COLUMNS, dtype: str = "float32", **constants: int
+) -> Case:
+    rng = np.random.default_rng(n_cols)
+    shapes = {"w": (n_cols,)}
+    inputs = {n: rng.standard_normal(shapes.get(n, (n_rows, n_cols))).astype(dtype)
+              for n in pipeline.signature.arrays}
+    return Case(pipeline, inputs, n_rows, n_cols, constants)
+
+
+def offered(case: Case, n_rows: int | None, arch: str = "sm_90") -> tuple[CudaSchedule, ...]:
+    work = case.work(n_rows=n_rows, arch=arch)
+    problem = replace(work.problem, n_rows=n_rows)
+    return tuple(c.schedule for c in candidates(work.program, problem, CUDA_TARGETS[arch]))
+
+
+def goes_by(one: CudaSchedule) -> bool:
+    return not one.home.of_threads and one.lists == "streamed"
+
+
+@pytest.mark.parametrize("case", [
+    case_of(greatest), case_of(statistics), case_of(weighed), case_of(library.topk, k=1),
+    case_of(library.topk, k=300)], ids=lambda case: case.pipeline.__name__)
+def test_rows_that_go_by_leave_l2_first_where_they_do_not_fit(case: Case) -> None:
+    for n_rows, caching in ((MANY, "first out"), (FIT, "kept"), (None, "kept")):
+        found = offered(case, n_rows)
+        by = [one for one in found if goes_by(one)]
+        assert by
+        assert {one.caching for one in by} == {caching}
+        assert not any(one.caching == "first out" for one in found if not goes_by(one))
+
+
+@pytest.mark.parametrize("case", [case_of(spread), case_of(doubled), case_of(library.softmax)],
+                         ids=lambda case: case.pipeline.__name__)
+def test_what_is_read_again_or_written_stays_in_l2(case: Case) -> None:
+    assert not any(one.caching == "first out" for one in offered(case, MANY))
+
+
+def test_gpus_without_policies_keep_rows() -> None:
+    assert {one.caching for one in offered(case_of(greatest), 10 * MANY, "sm_75")
+            if goes_by(one)} == {"kept"}
+
+
+def test_what_all_rows_share_is_kept() -> None:
+    case = case_of(weighed)
+    work = case.work(n_rows=MANY)
+    one = next(s for s in offered(case, MANY) if goes_by(s))
+    source = work.scheduled(one).source
+    assert "load_items<kFirstOut>(x_items" in source
+    assert re.search(r"load_\w+\(w_items", source)
+
+
+LISTED = [  # pipelines, types, what is asked of schedules
+    (greatest, {}, "float16", lambda one: True),
+    (statistics, {}, "float16", lambda one: isinstance(one.home, Ahead)),
+    (library.topk, {"k": 1}, "float32", lambda one: isinstance(one.home, Noted)),
+    (library.topk, {"k": 40}, "float32", lambda one: isinstance(one.home, Ring)),
+    (library.softmax_topk, {"k": 40}, "float16", lambda one: not one.home.stages),
+]
+
+
+@emulated
+@pytest.mark.parametrize(("pipeline", "constants", "dtype", "asked"), LISTED)
+def test_results_are_the_same(pipeline: Any, constants: Any, dtype: str, asked: Any) -> None:
+    case = case_of(pipeline, 2, 9001, dtype, **constants)
+    one = next(s for s in offered(case, 20 * MANY) if goes_by(s) and asked(s))
+    assert one.caching == "first out"
+    assert "kFirstOut>(" in case.work(n_rows=20 * MANY).scheduled(one).source
+    for shift in (0, 3):
+        load = "peeled" if shift else one.load
+        both = [case.emulate(schedule=replace(one, caching=caching, load=load), shift=shift)
+                for caching in ("first out", "kept")]
+        for got, want in zip(*both, strict=True):
+            assert got.tobytes() == want.tobytes()
+
+
+@emulated
+def test_rows_side_by_side() -> None:
+    case = case_of(greatest, 64, 300)
+    work = case.work(n_rows=64)
+    for columns, caching in ((COLUMNS * MANY // 64, "first out"), (COLUMNS * FIT // 64, "kept")):
+        problem = replace(work.problem, n_cols=columns, inner=64)
+        found = strip_candidates(work.program, problem, GPU)
+        assert {c.schedule.caching for c in found} == {caching}
+    both = [StripCase(case, 1).emulate(pick=lambda found, caching=caching: replace(
+        found[0], caching=caching)) for caching in ("first out", "kept")]
+    for got, want in zip(*both, strict=True):
+        assert got.tobytes() == want.tobytes()
