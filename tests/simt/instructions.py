@@ -87,8 +87,6 @@ def _atomic(match: re.Match[str], operands: Sequence[str]) -> str:
 
 def _copy_async(match: re.Match[str], operands: Sequence[str]) -> str:
     to, source, size, *read = operands
-    if match["hint"]:
-        *read, _policy = read
     if len(read) > 1:
         raise ValueError("wrong number of operands")
     values = [spell_address(to), spell_address(source), "16" if match["cache"] == "cg" else "4"]
@@ -237,8 +235,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (r"createpolicy\.fractional\.L2::evict_\w+\.b64", _policy),
     (r"cp\.async\.bulk\.prefetch\.L2\.global", _prefetch),
     (
-        r"cp\.async\.(?P<cache>ca|cg)\.shared(?:::cta)?\.global(?P<hint>\.L2::cache_hint)?"
-        r"(?:\.L2::(?:64|128|256)B)?",
+        r"cp\.async\.(?P<cache>ca|cg)\.shared(?:::cta)?\.global(?:\.L2::(?:64|128|256)B)?",
         _copy_async,
     ),
     (r"cp\.async\.commit_group", _alone("simt::commit_copies()")),

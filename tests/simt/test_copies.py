@@ -152,20 +152,6 @@ def test_wait_all_and_narrow_copies() -> None:
     np.testing.assert_array_equal(y, expected)
 
 
-def test_a_copy_with_a_cache_policy() -> None:
-    y = single("""
-    const unsigned to = (unsigned)__cvta_generic_to_shared(s + 4 * (threadIdx.x % 16));
-    unsigned long long policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    if (threadIdx.x < 16)
-        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
-                     :: "r"(to), "l"(x + 4 * threadIdx.x), "l"(policy));
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    __syncwarp();
-    y[threadIdx.x] = s[2 * threadIdx.x];""")
-    np.testing.assert_array_equal(y, iota(64)[::2])
-
-
 def test_bytes_that_are_not_read_become_zero() -> None:
     y = single("""
     if (threadIdx.x == 0) {

@@ -2,7 +2,6 @@
 // Copies to shared memory that are under way while a thread works. A thread copies what it will read
 // itself, so that no barrier is needed.
 
-#include <fusegen/caches.cuh>
 #include <fusegen/items.cuh>
 #include <fusegen/team.cuh>
 
@@ -21,20 +20,13 @@ __device__ __forceinline__ void await_group()
 
 __device__ __forceinline__ void await_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Starts the copy of a vector, 16 bytes at a time; they leave nothing in L1.
-template <int kBytes, Caching kCaching = kKept>
+// Starts the copy of a vector, 16 bytes at a time.
+template <int kBytes>
 __device__ __forceinline__ void copy_vector(unsigned slot, const char* source)
 {
 #pragma unroll
-    for (int byte = 0; byte < kBytes; byte += 16) {
-        if constexpr (kCaching == kFirstOut) {
-            asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
-                         ::"r"(slot + byte), "l"(source + byte), "l"(read_once())
-                         : "memory");
-        } else {
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot + byte), "l"(source + byte) : "memory");
-        }
-    }
+    for (int byte = 0; byte < kBytes; byte += 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot + byte), "l"(source + byte) : "memory");
 }
 
 // The items of a chunk from shared memory; `at` counts the vectors there.

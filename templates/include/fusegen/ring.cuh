@@ -6,7 +6,7 @@
 namespace fusegen {
 
 // Starts the copies of a chunk of kVectors vectors to a stage of a ring.
-template <typename Layout, int kVectors, Caching kCaching = kKept, typename T, typename Column>
+template <typename Layout, int kVectors, typename T, typename Column>
 __device__ __forceinline__ void fetch_chunk(T* ring, const T* __restrict__ from, Column at, Column end, int stage)
 {
     constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T), kTeam = Layout::Team::kThreads;
@@ -16,11 +16,11 @@ __device__ __forceinline__ void fetch_chunk(T* ring, const T* __restrict__ from,
     if (at + (kVectors - 1) * kTeam < end) {
 #pragma unroll
         for (int v = 0; v < kVectors; ++v)
-            copy_vector<kBytes, kCaching>(slot + v * kTeam * kBytes, source + v * kTeam * kBytes);
+            copy_vector<kBytes>(slot + v * kTeam * kBytes, source + v * kTeam * kBytes);
     } else {
 #pragma unroll 1
         for (int v = 0; at + v * kTeam < end; ++v)
-            copy_vector<kBytes, kCaching>(slot + v * kTeam * kBytes, source + v * kTeam * kBytes);
+            copy_vector<kBytes>(slot + v * kTeam * kBytes, source + v * kTeam * kBytes);
     }
 }
 

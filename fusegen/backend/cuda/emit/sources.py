@@ -29,7 +29,9 @@ from fusegen.ir.errors import BackendError
 from fusegen.ir.expr import Var, substitute
 from fusegen.ir.kernel import COLUMN, ROW, FromMemory, Kernel, Layout, Param, Sweep
 
-_CACHING: dict[Caching, str] = {"kept": "", "past L1": "kPastL1", "first out": "kFirstOut"}
+_CACHING: dict[Caching, str] = {
+    "kept": "", "past L1": "<kPastL1>", "first out": "<kFirstOut>",
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,6 @@ class LoadView:
     loader: str  # the function that brings its items
     body: str = ""  # pointer to the first vector, if copies go to shared memory
     shared: bool = False  # do all rows share it?
-    caching: str = ""  # what loads leave in caches, if it is not the usual
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,6 @@ def _load(param: Param, layout: Layout, reader: Reader) -> LoadView:
     return LoadView(
         type=C_TYPES[param.dtype.name], name=param.name, pointer=_pointer(param, layout, reader),
         kept=kept, body=body_of(param, schedule), narrow=param.dtype.itemsize < 4, shared=shared,
-        caching=_CACHING[schedule.caching],
         loader=schedule.home.loader if kept else "load_columns" if not layout.is_plain
         else "fetch_chunk" if schedule.home.stages and not shared
         else loader_of(param, reader.kernel, schedule),
@@ -168,16 +168,16 @@ def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]
     items = f"{load.name}_items"
     columns = columns_of("column_of", layout, reader.dialect)
     call = {
-        "load_items": f"load_items{_cached(load)}({items}, {load.body}, at",
+        "load_items": f"load_items{_cached(load, reader.schedule)}({items}, {load.body}, at",
         "load_columns": f"load_columns({items}, {load.pointer}, {columns}",
         "fetch_chunk": f"read_items({items}, {load.name}_ring, slot",
     }[load.loader]
     return (Bring(items, load.type, call),)
 
 
-def _cached(load: LoadView) -> str:
+def _cached(load: LoadView, schedule: CudaSchedule) -> str:
     """What is said of caches to a function that loads rows; what all rows share is kept."""
-    return f"<{load.caching}>" if load.caching and not load.shared else ""
+    return "" if load.shared else _CACHING[schedule.caching]
 
 
 def _held(load: LoadView, brings: tuple[Bring, ...], reader: Reader) -> tuple[Bring, ...]:
@@ -210,11 +210,10 @@ def _down(param: Param, layout: Layout, reader: Reader) -> SourceView:
     load = LoadView(
         type=C_TYPES[param.dtype.name], name=name, pointer=array_name(param), kept=kept,
         narrow=False, loader="load_items", shared=param.shape == "per_column",
-        caching=_CACHING[reader.schedule.caching],
     )
     items = f"{name}_items"
     call = f"load_along({items}, {load.pointer}, at" if load.shared else (
-        f"load_items{_cached(load)}({items}, {name}_rows, {name}_stride, at")
+        f"load_items{_cached(load, reader.schedule)}({items}, {name}_rows, {name}_stride, at")
     memory = (Bring(items, load.type, call, per="" if load.shared else PER_VECTOR),)
     item = load_line(param, f"{items}[i]", reader.dialect, items)
     maps = not reader.sweep.monoid.has_scalars

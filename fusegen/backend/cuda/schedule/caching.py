@@ -31,7 +31,11 @@ def cachings(
 def _outgrow_l2(program: Program, problem: Problem, target: CudaTarget) -> bool:
     """Are rows read once, and more than another call may find in L2? Then they had better leave it
     first: else what other kernels wrote has to go to memory to make room for them (5 to 10 % of the
-    time on an H200 whose L2 was full of that). createpolicy: sm_80."""
+    time on an H200 whose L2 was full of that). createpolicy: sm_80.
+
+    Of copies to shared memory (cp.async) nothing is said: compilers keep a policy that they know in
+    the register that their addresses have a part in, and lose it (CUDA 12.9, an illegal
+    instruction); loads have no such part."""
     read = [n for k in program.kernels for s in k.sweeps for n in s.streams]
     size = sum(p.dtype.itemsize for p in program.inputs if p.shape == "element")
     rows, columns = problem.n_rows or 0, problem.n_cols or 0

@@ -91,7 +91,8 @@ def _blocks(
 
 def _ring_blocks(base: CudaSchedule) -> Iterator[CudaSchedule]:
     edges = _edges(base)
-    one = base.having(threads=256, vectors=4, home=Ring(3), fixed=True, per_sm=3 if edges else 4)
+    one = base.having(threads=256, vectors=4, home=Ring(3), fixed=True, per_sm=3 if edges else 4,
+                      caching="kept")  # copies have no say: see caching.py
     yield one
     yield one.having(threads=128, per_sm=6 if edges else 7)
 
