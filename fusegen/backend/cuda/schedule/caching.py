@@ -15,6 +15,7 @@ IN_WORDS: dict[Caching, str] = {
     "kept": "", "past L1": " past L1", "first out": ", first out of L2",
 }
 _KEPT_IN_L2 = 0.75  # of its bytes, about, that another call may find there
+_LONGEST, _ROUND = 128, 8  # entries of a list, and rows for each multiprocessor: see _leave_first
 
 
 def cachings(
@@ -25,13 +26,16 @@ def cachings(
         return "kept", "kept"
     # Rows that go by keep L1: parts of 32 bytes are wanted by the vectors at both sides of an edge,
     # and lists look at some elements again. Short rows that lanes hold are a little faster past it.
-    return "past L1", "first out" if _outgrow_l2(program, problem, target) else "kept"
+    return "past L1", "first out" if _leave_first(program, problem, target) else "kept"
 
 
-def _outgrow_l2(program: Program, problem: Problem, target: CudaTarget) -> bool:
+def _leave_first(program: Program, problem: Problem, target: CudaTarget) -> bool:
     """Are rows read once, and more than another call may find in L2? Then they had better leave it
     first: else what other kernels wrote has to go to memory to make room for them (5 to 10 % of the
     time on an H200 whose L2 was full of that). createpolicy: sm_80.
+
+    What compilers have no registers for they read again, but not by loads that say so: long lists
+    would save items in memory instead. Lists of many rounds of rows gain nothing, or lose by it.
 
     Of copies to shared memory (cp.async) nothing is said: compilers keep a policy that they know in
     the register that their addresses have a part in, and lose it (CUDA 12.9, an illegal
@@ -39,5 +43,8 @@ def _outgrow_l2(program: Program, problem: Problem, target: CudaTarget) -> bool:
     read = [n for k in program.kernels for s in k.sweeps for n in s.streams]
     size = sum(p.dtype.itemsize for p in program.inputs if p.shape == "element")
     rows, columns = problem.n_rows or 0, problem.n_cols or 0
+    lists = [best.k for s in program.sweeps for best in s.monoid.lists]
+    if lists and (max(lists) > _LONGEST or rows > _ROUND * target.multiprocessors):
+        return False
     many = rows * columns * size > _KEPT_IN_L2 * target.l2_bytes
     return many and target.ampere and len(read) == len({*read})
