@@ -14,6 +14,8 @@ from support.strip_cases import StripCase
 
 import fusegen as fg
 from fusegen import library
+from fusegen.backend.cuda.export import classes
+from fusegen.backend.cuda.schedule.bands import Rows, band_schedules
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Ahead, Noted
 from fusegen.backend.cuda.schedule.select import candidates
@@ -48,18 +50,31 @@ def weighed(x, w: fg.PerColumn):
 
 
 @fg.pipeline
+def greatest_of_two(x, y):
+    return fg.max(x + y)
+
+
+@fg.pipeline
+def taken(x, y):
+    """Of y a few elements are read."""
+    values, columns = fg.topk(x, 8)
+    return values, fg.take(y, columns)
+
+
+@fg.pipeline
 def statistics(x):
     y = fg.exp(x - fg.max(x)) / fg.sum(fg.exp(x - fg.max(x)))
     return fg.logsumexp(x), fg.sum(y * x), fg.var(x), fg.argmax(x)
 
 
 def case_of(
-    pipeline: Any, n_rows: int = 1, n_cols: int = COLUMNS, dtype: str = "float32", **constants: int
+    pipeline: Any, n_rows: int = 1, n_cols: int = COLUMNS, dtype: str = "float32",
+    second: str = "", **constants: int
 ) -> Case:
     rng = np.random.default_rng(n_cols)
-    shapes = {"w": (n_cols,)}
-    inputs = {n: rng.standard_normal(shapes.get(n, (n_rows, n_cols))).astype(dtype)
-              for n in pipeline.signature.arrays}
+    shapes, types = {"w": (n_cols,)}, {"y": second or dtype}
+    inputs = {n: (rng.standard_normal(shapes.get(n, (n_rows, n_cols))) * 9).astype(
+        types.get(n, dtype)) for n in pipeline.signature.arrays}
     return Case(pipeline, inputs, n_rows, n_cols, constants)
 
 
@@ -92,6 +107,52 @@ def test_what_is_read_again_or_written_stays_in_l2(case: Case) -> None:
     assert not any(one.caching == "first out" for one in offered(case, MANY))
 
 
+def told(found: tuple[CudaSchedule, ...]) -> bool:
+    return any(one.caching == "first out" for one in found)
+
+
+def test_all_that_is_streamed_counts_and_nothing_else() -> None:
+    """Two arrays of which neither is too much; one that is, beside one of which few are taken."""
+    assert told(offered(case_of(greatest_of_two), MANY * 2 // 3))
+    assert not told(offered(case_of(greatest_of_two), FIT // 2))
+    assert not told(offered(case_of(taken), FIT))
+    assert told(offered(case_of(taken), MANY))
+
+
+def test_no_kernel_of_several_that_read_the_same_rows_is_told() -> None:
+    work = case_of(library.logsumexp).work(form="unfused", n_rows=MANY)
+    assert len(work.program.kernels) > 1
+    assert not told(tuple(c.schedule for c in candidates(work.program, work.problem, GPU)))
+
+
+def test_what_is_shifted_is_kept() -> None:
+    work = case_of(greatest_of_two, n_cols=COLUMNS + 1).work(
+        n_rows=10 * MANY, aligned=False, in_phase=False)
+    found = [c.schedule for c in candidates(work.program, work.problem, GPU)]
+    assert {"shifted"} <= {one.load for one in found}
+    assert {one.caching for one in found} == {"kept"}
+
+
+def test_sizes_that_stand_for_others_say_nothing() -> None:
+    """A choice for any number of rows, and those of exported libraries."""
+    long = case_of(greatest, n_cols=40_000_000)
+    work = long.work(n_rows=1)
+    assert told(tuple(c.schedule for c in candidates(work.program, work.problem, GPU)))
+    for change in ({"any_rows": True}, {"typical": True}):
+        problem = replace(work.problem, **change)
+        assert not told(tuple(c.schedule for c in candidates(work.program, problem, GPU)))
+    assert not told(tuple(one.schedule(work.typed, GPU) for one in classes(())))
+
+
+def test_bands_are_read_as_shared_memory_is() -> None:
+    """Whatever they are made of: a load from memory that finds shared memory is an error."""
+    work = case_of(greatest, n_cols=48).work(n_rows=100_000)
+    base = replace(work.schedule, caching="first out")
+    found = [*band_schedules(work.program, base, Rows.of(work.program, work.problem, 48))]
+    assert found
+    assert {one.caching for one in found} == {"kept"}
+
+
 @pytest.mark.parametrize(("k", "n_rows"), [(129, MANY), (100, 8 * GPU.multiprocessors + 1)])
 def test_long_lists_and_lists_of_many_rows_keep_them(k: int, n_rows: int) -> None:
     found = offered(case_of(library.topk, k=k), n_rows)
@@ -114,6 +175,9 @@ def test_what_all_rows_share_is_kept() -> None:
 
 LISTED = [  # pipelines, types, what is asked of schedules
     (greatest, {}, "float16", lambda one: True),
+    (greatest_of_two, {"second": "float16"}, "float32", lambda one: True),  # vectors of 32 bytes
+    (greatest_of_two, {"second": "int8"}, "float32", lambda one: True),  # and of 8
+    (greatest_of_two, {"second": "int8"}, "float64", lambda one: True),
     (statistics, {}, "float16", lambda one: isinstance(one.home, Ahead)),
     (library.topk, {"k": 1}, "float32", lambda one: isinstance(one.home, Noted)),
     (library.topk, {"k": 40}, "float32", lambda one: True),
@@ -127,7 +191,9 @@ def test_results_are_the_same(pipeline: Any, constants: Any, dtype: str, asked: 
     case = case_of(pipeline, 2, 9001, dtype, **constants)
     one = next(s for s in offered(case, 20 * MANY) if goes_by(s) and asked(s))
     one = replace(one, caching="first out")
-    assert "kFirstOut>(" in case.work(n_rows=20 * MANY).scheduled(one).source
+    source = case.work(n_rows=20 * MANY).scheduled(one).source
+    assert "kFirstOut>(" in source
+    assert "createpolicy.fractional.L2::evict_first.b64" in source
     for shift in (0, 3):
         load = "peeled" if shift else one.load
         both = [case.emulate(schedule=replace(one, caching=caching, load=load), shift=shift)

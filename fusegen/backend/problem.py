@@ -27,6 +27,8 @@ class Problem:
 
     `any_rows`: the choice must not depend on the number of rows, and do for few and for many.
 
+    `typical`: the sizes stand for others, less and more than they are.
+
     `aligned`: every element array starts every row on a 16-byte boundary.  `in_phase`: they do
     not, but all element arrays are off by the same number of elements in every row, so 16-byte
     accesses work after a common head.  `written_in_phase`: those that are written are, whatever
@@ -45,6 +47,7 @@ class Problem:
     n_rows: int | None = None
     n_cols: int | None = None
     any_rows: bool = False
+    typical: bool = False
     aligned: bool = True
     in_phase: bool = True
     written_in_phase: bool = True

@@ -82,7 +82,7 @@ class Class:
         """The cheapest that takes all rows of the class."""
         program = text.program()
         problem = Problem(dtypes=text.dtypes, n_rows=self.n_rows, n_cols=self.n_cols or _ANY,
-                          aligned=self.aligned, in_phase=self.in_phase,
+                          typical=True, aligned=self.aligned, in_phase=self.in_phase,
                           written_in_phase=self.in_phase)
         every = candidates(program, problem, target)
         least = min(shortest_row(text.program(c.schedule.grouping), c.schedule) for c in every)
@@ -114,7 +114,7 @@ class StripClass:
     def schedule(self, text: Text, target: CudaTarget) -> CudaSchedule:
         """The cheapest; of any length, the cheapest that keeps nothing on chip."""
         problem = Problem(dtypes=text.dtypes, n_rows=self.n_rows, n_cols=self.n_cols,
-                          aligned=self.aligned, inner=_INNER)
+                          typical=True, aligned=self.aligned, inner=_INNER)
         found = (c.schedule for c in strip_candidates(text.program(), problem, target))
         return next(s for s in found if self.n_cols < _ANY or _takes_all(s))
 

@@ -38,12 +38,9 @@ __device__ __forceinline__ void load_vector(Chunk<T, kCount, Layout>& items, int
     } else if constexpr (kWords % 4 == 0 && kWords > 0) {
 #pragma unroll
         for (int w = 0; w < kWords; w += 4)
-            load_words<kCaching>(word + w, reinterpret_cast<const unsigned*>(from) + w);
-    } else if constexpr (kWords == 2) {
-        const uint2 two = *reinterpret_cast<const uint2*>(from);
-        word[0] = two.x, word[1] = two.y;
-    } else if constexpr (kWords == 1) {
-        word[0] = *reinterpret_cast<const unsigned*>(from);
+            load_words<kCaching, 4>(word + w, reinterpret_cast<const unsigned*>(from) + w);
+    } else if constexpr (kWords == 1 || kWords == 2) {
+        load_words<kCaching, kWords>(word, reinterpret_cast<const unsigned*>(from));
     } else {
 #pragma unroll
         for (int e = 0; e < kWidth; ++e) items.set(v * kWidth + e, from[e]);

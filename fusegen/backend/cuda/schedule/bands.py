@@ -88,7 +88,8 @@ def banded(program: Program, one: CudaSchedule, rows: Rows) -> Iterator[CudaSche
     distances = tuple((d, size) for size in sizes for d in rows.distances(one.team_items, size))
     apart = best_apart(distances, one.lanes, one.width, count * one.lanes // WARP)
     lacks = one.vectors - rows.columns // one.width // one.lanes
-    yield one.having(home=Band(count, one.team_items, apart, lacks))
+    # From there it is read as shared memory is, whatever loads from memory say to caches.
+    yield one.having(home=Band(count, one.team_items, apart, lacks), caching="kept")
 
 
 def _rows(row: int, size: int, one: CudaSchedule, n_rows: int | None) -> int:

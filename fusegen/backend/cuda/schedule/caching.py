@@ -40,11 +40,12 @@ def _leave_first(program: Program, problem: Problem, target: CudaTarget) -> bool
     Of copies to shared memory (cp.async) nothing is said: compilers keep a policy that they know in
     the register that their addresses have a part in, and lose it (CUDA 12.9, an illegal
     instruction); loads have no such part."""
-    read = [n for k in program.kernels for s in k.sweeps for n in s.streams]
-    size = sum(p.dtype.itemsize for p in program.inputs if p.shape == "element")
+    read = [p for k in program.kernels for s in k.sweeps for p in map(k.param, s.streams)
+            if p.shape == "element"]
     rows, columns = problem.n_rows or 0, problem.n_cols or 0
     lists = [best.k for s in program.sweeps for best in s.monoid.lists]
     if lists and (max(lists) > _LONGEST or rows > _ROUND * target.multiprocessors):
         return False
-    many = rows * columns * size > _KEPT_IN_L2 * target.l2_bytes
-    return many and target.ampere and len(read) == len({*read})
+    size = rows * columns * sum(p.dtype.itemsize for p in read)
+    known = not problem.typical and size > _KEPT_IN_L2 * target.l2_bytes
+    return known and target.ampere and len(read) == len({p.name for p in read})

@@ -57,7 +57,7 @@ def _for_any_rows(
 ) -> tuple[Candidate, ...]:
     """Everything offered for few rows or for many, priced by how many times slower than the best
     it is for each. Many rows count most: time is lost where there is much to do."""
-    menus = [Menu(program, replace(problem, n_rows=n, any_rows=False), target, chunk)
+    menus = [Menu(program, replace(problem, n_rows=n, any_rows=False, typical=True), target, chunk)
              for _, n, _ in _ROWS]
     offered = tuple(dict.fromkeys(one for menu in menus for one in menu.fitting()))
     regrets: list[list[tuple[str, float]]] = []  # for each number of rows, of every schedule
