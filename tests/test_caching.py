@@ -17,7 +17,7 @@ from fusegen import library
 from fusegen.backend.cuda.export import classes
 from fusegen.backend.cuda.schedule.bands import Rows, band_schedules
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
-from fusegen.backend.cuda.schedule.homes import Ahead, Noted
+from fusegen.backend.cuda.schedule.homes import Ahead, Noted, Registers
 from fusegen.backend.cuda.schedule.select import candidates
 from fusegen.backend.cuda.schedule.strips import strip_candidates
 from fusegen.backend.emit.headers import include_dir
@@ -123,6 +123,12 @@ def test_no_kernel_of_several_that_read_the_same_rows_is_told() -> None:
     work = case_of(library.logsumexp).work(form="unfused", n_rows=MANY)
     assert len(work.program.kernels) > 1
     assert not told(tuple(c.schedule for c in candidates(work.program, work.problem, GPU)))
+
+
+def test_narrow_vectors_are_not_said_to_go_past_l1() -> None:
+    for dtype, caching in (("int8", "kept"), ("float16", "past L1")):
+        found = offered(case_of(greatest, n_cols=512, dtype=dtype), 100_000)
+        assert {one.caching for one in found if one.home == Registers()} == {caching}
 
 
 def test_what_is_shifted_is_kept() -> None:

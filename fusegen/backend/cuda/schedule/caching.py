@@ -14,19 +14,24 @@ Caching = Literal["kept", "past L1", "first out"]
 IN_WORDS: dict[Caching, str] = {
     "kept": "", "past L1": " past L1", "first out": ", first out of L2",
 }
+_WHOLE = 16  # bytes of a vector whose loads may leave L1 alone
 _KEPT_IN_L2 = 0.75  # of its bytes, about, that another call may find there
 _LONGEST, _ROUND = 128, 8  # entries of a list, and rows for each multiprocessor: see _leave_first
 
 
 def cachings(
-    program: Program, problem: Problem, target: CudaTarget, *, whole: bool
+    program: Program, problem: Problem, target: CudaTarget, width: int
 ) -> tuple[Caching, Caching]:
-    """Of rows that threads hold, and of rows that go by. whole: are vectors read as they lie?"""
-    if not whole or any(s.element_stores for s in program.sweeps):
+    """Of rows that threads hold, and of rows that go by. width: elements of a vector that is read
+    as it lies; 1: none is."""
+    if width == 1 or any(s.element_stores for s in program.sweeps):
         return "kept", "kept"
     # Rows that go by keep L1: parts of 32 bytes are wanted by the vectors at both sides of an edge,
-    # and lists look at some elements again. Short rows that lanes hold are a little faster past it.
-    return "past L1", "first out" if _leave_first(program, problem, target) else "kept"
+    # and lists look at some elements again. Short rows that lanes hold are a little faster past it,
+    # but for vectors that have lines in common.
+    wide = any(p.shape == "element" and p.dtype.itemsize * width >= _WHOLE for p in program.inputs)
+    return ("past L1" if wide else "kept",
+            "first out" if _leave_first(program, problem, target) else "kept")
 
 
 def _leave_first(program: Program, problem: Problem, target: CudaTarget) -> bool:

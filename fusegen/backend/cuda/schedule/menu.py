@@ -82,8 +82,8 @@ class Menu:
             target=self.target, levels=tree(Thread(4, self.width), 256, Block(256)),
             load=self.load, wide_columns=wide_columns(self.program, self.n_cols),
         )
-        vectors = self.width > 1 and self.load != "shifted"
-        held, by = cachings(self.program, p, self.target, whole=vectors)
+        as_they_lie = 1 if self.load == "shifted" else self.width
+        held, by = cachings(self.program, p, self.target, as_they_lie)
         self.held = self.base.having(home=Registers(), caching=held)
         self.streamed = self.base.having(caching=by)
         vector = self.base.having(home=Shared(1))

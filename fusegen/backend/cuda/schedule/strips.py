@@ -94,7 +94,7 @@ class _StripMenu:
         self._itemsize = least_itemsize(self.program)
         self.width = _width(self.program, p, p.inner)
         self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
-        _, caching = cachings(self.program, p, self.target, whole=self.width > 1)
+        _, caching = cachings(self.program, p, self.target, self.width)
         self.base = CudaSchedule(
             target=self.target, fixed=True, load="aligned", caching=caching,
             levels=tree(Thread(self.chunk or (8 if self.width <= 4 else 4), self.width), 256,
