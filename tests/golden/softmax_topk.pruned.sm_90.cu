@@ -71,7 +71,7 @@ __device__ __forceinline__ State rebase(const State& s, const State& at)
 // Sweep 1 folds a chunk's first `live` vectors.
 template <int kCount>
 __device__ __forceinline__ void sweep1_fold(
-    State& state, Items<__nv_bfloat16, kCount>& x_items, int live)
+    State& state, const Items<__nv_bfloat16, kCount>& x_items, int live)
 {
     State chunk = State::identity();
     chunk.m = greatest_item(x_items, live);
@@ -80,7 +80,6 @@ __device__ __forceinline__ void sweep1_fold(
     // Move the sums to the new m, once a chunk, and add the chunk's.
     state = rebase(state, next);
     const float m_anchor = m_anchor_of(state);
-    x_items.repack();
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items.widened(i);
         const float x_minus_m = x - m_anchor;

@@ -26,15 +26,13 @@ class Bring:
     """The items of a chunk of one array.
 
     They are filled by a call whose last argument is how many vectors there are, or stand under
-    another name (`alias`), or have been there since an earlier sweep. `repacks`: what was unpacked
-    of them is forgotten, so that they take half the registers.
+    another name (`alias`), or have been there since an earlier sweep.
     """
 
     items: str  # the variable
     type: str  # of an element
     call: str = ""  # what fills them, but for its last argument and the bracket
     alias: str = ""
-    repacks: bool = False
     per: str = ""  # a factor on how many there are
     asks: str = ""  # what asks for them, where they are shifted once they are there
     shifts: str = ""  # and what shifts them
@@ -66,7 +64,7 @@ class Bring:
 
     def filled(self, live: str = "live") -> list[Line]:
         """Statements that fill items declared before."""
-        return [*self._of_items(f"{self.call}, {live});", self.call), *self._repacked()]
+        return self._of_items(f"{self.call}, {live});", self.call)
 
     def asked(self, live: str = "live", count: str = "kItems") -> list[Line]:
         """As `lines`, but for what waits for memory: that is `settled`, after all else that a
@@ -76,15 +74,12 @@ class Bring:
 
     def settled(self) -> list[Line]:
         """Statements after which the items are there."""
-        return [*self._of_items(self.shifts, self.shifts), *self._repacked()]
+        return self._of_items(self.shifts, self.shifts)
 
     def again(self) -> list[Line]:
         """The same items once more: they need not outlast what lies between."""
         return [*self._of_items(f"{self.items} = {{}};", self.call), *self.filled()]
 
-    def _repacked(self) -> list[Line]:
-        return self._of_items(f"{self.items}.repack();", self.repacks)
-
-    def _of_items(self, text: str, wanted: str | bool) -> list[Line]:
+    def _of_items(self, text: str, wanted: str) -> list[Line]:
         """A statement about the items, where it is wanted."""
         return [Line(text, frozenset([self.items]))] if wanted else []

@@ -98,13 +98,17 @@ def over_terms(sweep: Sweep, term: Term) -> Sweep | None:
 def over_value(sweep: Sweep, let: Let) -> Sweep:
     """A sweep over the kept value of a let, in place of the let."""
     values: Mapping[Expr, Expr] = {Var(let.name, "float", varying=True): TERM}
-    folded = tuple(replace(f, lift=replaced(f.lift, values)) for f in sweep.monoid.folded)
+    monoid = sweep.monoid
+    folded = tuple(replace(f, lift=replaced(f.lift, values)) for f in monoid.folded)
+    moving = tuple(replace(m, lift=replaced(m.lift, values)) for m in monoid.moving)
+    relatives = tuple(replace(r, atom=replaced(r.atom, values)) for r in monoid.relatives)
     stores = tuple(replace(s, value=replaced(s.value, values)) for s in sweep.element_stores)
     lets = tuple(replace(o, expr=replaced(o.expr, values)) for o in sweep.lets if o != let)
     kept = cast(Source, FromKept())  # of a program that no other backend sees
     found = replace(sweep, loads=(kept, *sweep.loads), lets=lets, element_stores=stores,
-                    monoid=replace(sweep.monoid, folded=folded))
-    wanted = (*(f.lift for f in folded), *(s.value for s in stores))
+                    monoid=replace(monoid, folded=folded, moving=moving, relatives=relatives))
+    wanted = (*(f.lift for f in folded), *(m.lift for m in moving), *(r.atom for r in relatives),
+              *(s.value for s in stores))
     used, needed = used_in(found, wanted)
     loads = found.loads if folded else tuple(s for s in found.loads if s.name in used)
     return replace(found, loads=loads, lets=tuple(needed))

@@ -23,12 +23,6 @@ struct Packed {
     {
         memcpy(reinterpret_cast<char*>(word) + i * sizeof(T), &item, sizeof(T));
     }
-    // Forgets what was unpacked: a chunk takes half the registers until it is unpacked again.
-    __device__ __forceinline__ void repack()
-    {
-#pragma unroll
-        for (unsigned& w : word) asm volatile("" : "+r"(w));
-    }
 };
 
 // A thread's chunk of a row, as Layout says: kCount items in vectors of Layout::kWidth, a team apart. Item i of

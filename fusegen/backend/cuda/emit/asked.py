@@ -23,8 +23,8 @@ def elements_used(kernel: Kernel) -> set[str]:
 def span_asked(
     lines: Iterable[str | Line], views: Mapping[int, SweepView], kernel: Kernel
 ) -> tuple[str | Line, ...]:
-    """Without what only chunks ask for, where there are none to fold or to map."""
+    """Without what only chunks ask for, where none is folded or mapped as a whole."""
     sweeps = [views[s.number] for s in kernel.sweeps]
-    if any(v.folds or v.stores for v in sweeps):
+    if any((v.folds and not v.unpacked_twice) or v.stores for v in sweeps):
         return tuple(lines)
     return tuple(ln for ln in lines if not (isinstance(ln, Line) and ln.declares == WHOLE))

@@ -1,7 +1,7 @@
 """What lanes keep from a row's sums to its results, in registers beside the row's items.
 
-Exponentials that are summed and needed again; or, in place of the items of several arrays, a value
-that all later sweeps make of these: a residual's sum.
+Exponentials that are summed and needed again; or, in place of items, a value that all later sweeps
+make of these: a residual's sum, a capped logit.
 """
 
 from __future__ import annotations
@@ -10,23 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cuda.emit.sources import LoadView, Reader, SourceView, printed
-from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
-from fusegen.backend.cuda.schedule.homes import Registers
-from fusegen.backend.cuda.schedule.homes.band import Band
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.kept_values import keeps_value, kept_value
 from fusegen.backend.cuda.schedule.on_chip import pivots_first
 from fusegen.backend.emit.lines import Line
 from fusegen.backend.emit.terms import (
     TERM,
     FromKept,
-    expressions,
     over_terms,
-    over_value,
     same_items,
     terms,
 )
-from fusegen.ir.expr import Var
 from fusegen.ir.kernel import FromMemory, Kernel, Let, Program, Sweep
-from fusegen.ir.kernel_walk import used_in
 
 ITEMS = f"{TERM.name}_items"
 
@@ -48,14 +43,15 @@ def with_kept_terms(
     make them, by number, what these are."""
     kernels, makers = [], {}
     for kernel in program.kernels:
-        for maker, relative, again in _candidates(kernel, schedule):
+        value = kept_value(kernel) if keeps_value(schedule) else None
+        term = next(_candidates(kernel, schedule), None)
+        if value and (value.heavy or not term):
+            makers[kernel.sweeps[0].number] = Keeps(value=value.lets, loads=value.loads)
+            kernel = replace(kernel, sweeps=value.sweeps)
+        elif term:
+            maker, relative, again = term
             sweeps = tuple(again if s.number == again.number else s for s in kernel.sweeps)
             kernel, makers[maker.number] = replace(kernel, sweeps=sweeps), Keeps(relative)
-            break
-        else:
-            if found := _value(kernel, schedule):
-                keeps, sweeps = found
-                kernel, makers[kernel.sweeps[0].number] = replace(kernel, sweeps=sweeps), keeps
         kernels.append(kernel)
     return replace(program, kernels=tuple(kernels)), makers
 
@@ -73,34 +69,6 @@ def _candidates(kernel: Kernel, schedule: CudaSchedule) -> Iterator[tuple[Sweep,
                 again = over_terms(sweep, term)
                 if again is not None:
                     yield maker, term.relative, again
-
-
-def _value(
-    kernel: Kernel, schedule: CudaSchedule
-) -> tuple[Keeps, tuple[Sweep, ...]] | None:
-    """A value of several arrays, of which later sweeps need nothing else; and sweeps over it."""
-    maker, *later = kernel.sweeps
-    light = isinstance(schedule.home, Registers | Band) and schedule.items <= MAX_ITEMS
-    plain = all(isinstance(s, FromMemory) for sweep in kernel.sweeps for s in sweep.loads)
-    alike = all(s.monoid.is_empty and same_items(maker, s) for s in later)
-    if not (light and later and plain and alike and _only_folds(maker)):
-        return None
-    folded = used_in(maker, (f.lift for f in maker.monoid.folded))[0]
-    for let in (let for let in reversed(maker.lets) if let.name in folded):
-        names, lets = used_in(maker, [Var(let.name, "float", varying=True)])
-        loads = tuple(s.name for s in maker.loads if s.name in names)
-        if len(loads) < 2 or let.expr.kind != "float":
-            continue
-        sweeps = tuple(over_value(s, let) for s in kernel.sweeps)
-        rest = (used_in(s, expressions(s))[0] for s in sweeps[1:])
-        if not any(used & {*loads} for used in rest):
-            return Keeps(value=tuple(lets), loads=loads), sweeps
-    return None
-
-
-def _only_folds(sweep: Sweep) -> bool:
-    """Is its state made element by element, of values that need no pivot and no column?"""
-    return sweep.monoid.components == sweep.monoid.folded
 
 
 @printed.register

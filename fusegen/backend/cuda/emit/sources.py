@@ -21,7 +21,7 @@ from fusegen.backend.cuda.emit.places import (
 )
 from fusegen.backend.cuda.schedule.anchors import loader_of
 from fusegen.backend.cuda.schedule.caching import Caching
-from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
+from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.homes import PER_VECTOR, as_it_lies
 from fusegen.backend.cuda.schedule.on_chip import asks_before, folds_as_it_lies, kept_params
 from fusegen.backend.emit.lines import Line
@@ -157,12 +157,9 @@ def _pointer(param: Param, layout: Layout, reader: Reader) -> str:
 def _brings(load: LoadView, layout: Layout, reader: Reader) -> tuple[Bring, ...]:
     """How the items of a chunk of this array are fetched; nothing where they just are there."""
     if load.kept:
-        # Lanes that hold few items have registers for them as they are computed with.
-        light = reader.schedule.in_warp and reader.schedule.items <= MAX_ITEMS
-        again = load.narrow and not reader.first and not light
         if reader.first and folds_as_it_lies(reader.kernel, reader.schedule):
             return (as_it_lies(load.name, load.type),)
-        return reader.schedule.home.brings(load.name, load.type, again=again)
+        return reader.schedule.home.brings(load.name, load.type)
     if load.loader in SHIFTED:
         return (Bring.from_memory(load.loader, load.name, load.type, f"{load.body}, at"),)
     items = f"{load.name}_items"
@@ -184,8 +181,8 @@ def _held(load: LoadView, brings: tuple[Bring, ...], reader: Reader) -> tuple[Br
     """As `brings`, of the chunk in registers, where the rest of a row is elsewhere."""
     if not load.kept:
         return brings
-    again = load.narrow and not reader.first
-    return reader.schedule.home.in_registers(load.name, load.type, again=again)
+    maps = not reader.sweep.monoid.has_scalars
+    return reader.schedule.home.in_registers(load.name, load.type, maps=maps)
 
 
 def _vector(load: LoadView, layout: Layout, reader: Reader) -> tuple[Line, ...]:
@@ -219,6 +216,6 @@ def _down(param: Param, layout: Layout, reader: Reader) -> SourceView:
     maps = not reader.sweep.monoid.has_scalars
     return SourceView(
         name=name, item=item, alone=item, load=load, brings=memory,
-        held=home.in_registers(name, load.type, again=maps) if kept else memory,
-        stashed=home.brings(name, load.type, again=maps) if kept else memory,
+        held=home.in_registers(name, load.type, maps=maps) if kept else memory,
+        stashed=home.brings(name, load.type) if kept else memory,
     )

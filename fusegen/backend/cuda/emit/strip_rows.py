@@ -60,7 +60,7 @@ class StripSweepPrinter(SweepPrinter):
 
     def _used(
         self, lines: Iterable[Line], columns: bool, held: Iterable[str] = (),
-        repacked: Collection[str] = (),
+        changed: Collection[str] = (),
     ) -> tuple[list[str], list[str], list[str]]:
         """Parameters and arguments; there are no edges."""
         names = uses_of(lines) | {*held}

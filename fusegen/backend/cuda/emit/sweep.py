@@ -132,7 +132,7 @@ class SweepPrinter:
         made = self.keeps is not None and self.keeps.value
         used, args, edges = self._used(
             [*view.fold_lines, *view.fold_pairs, *later], view.fold_columns,
-            view.state.held if view.state else (), {*view.repacked, *([TERM.name] if made else [])},
+            view.state.held if view.state else (), [TERM.name] if made else [],
         )
         maps = [f"Items<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]
         map_args = [items for _, _, items, _ in view.stores]

@@ -216,16 +216,13 @@ class SweepView:
         return self.state is not None or bool(self.lists or self.stores)
 
     @property
-    def repacked(self) -> tuple[str, ...]:
-        """Loads that are unpacked once more for the sums, so that fewer registers hold them."""
-        if not self.lifts or self.items <= 32 or self.pivots_first:
-            return ()
-        lifted = uses_of(ln for lift in self.lifts for ln in lift.lines)
-        return tuple(ld.name for ld in self.loads if ld.narrow and f"{ld.name}_items" in lifted)
-
-    @property
-    def repacks(self) -> bool:
-        return bool(self.repacked) or any(b.repacks for b in (*self.brings, *self.held))
+    def unpacked_twice(self) -> bool:
+        """Do several loops of the fold unpack the same items, as for a mean and for sums about it?
+        Compilers that see both in one piece keep what the first has made, twice the registers of
+        the items themselves, and spill it."""
+        narrow = {f"{ld.name}_items" for ld in self.loads if ld.narrow}
+        loops = (self.fold_lines, *(lift.lines for lift in self.lifts))
+        return not self.pivots_first and sum(bool(narrow & uses_of(ls)) for ls in loops) > 1
 
     @property
     def folds(self) -> bool:

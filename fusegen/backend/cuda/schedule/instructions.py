@@ -20,13 +20,14 @@ from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.on_chip import knows_pivots, pivots_first
 from fusegen.backend.emit.terms import below_pivots, over_terms, sums_from_one, terms
 from fusegen.backend.target import WARP
-from fusegen.ir.expr import Call, Expr, Var
+from fusegen.ir.expr import Call, Expr, Var, walk
 from fusegen.ir.kernel import Kernel, Let, Program, Sweep
 from fusegen.ir.kernel_walk import expressions_in, used_in
 
-_TERM_EXP, _NARROW_EXP, _EXP = 2, 3, 8
-_DIVIDE, _BY_DIVISOR, _NEARLY = 9, 5, 2  # by another element; by a value of the row; about a pivot
+_TERM_EXP, _NARROW_EXP = 2, 3
+_BY_DIVISOR, _NEARLY = 5, 2  # by a value of the row; about a pivot
 _OPS = {
+    "exp": 8, "div": 9,
     "neg": 0, "abs": 0, "pow": 30, "exp2": 3, "expm1": 14, "log": 16, "log2": 16, "log1p": 24,
     "sqrt": 7, "rsqrt": 4, "tanh": 14, "sin": 18, "cos": 18, "erf": 22, "sigmoid": 12, "xlogy": 22,
     "zero_wins": 2, "zeros_win": 3, "sign": 3, "mirror": 2, "to_int": 3,
@@ -69,6 +70,11 @@ def effort(program: Program, one: CudaSchedule) -> Effort:
     found = [_of_kernel(k, one) for k in program.kernels if k.sweeps]
     return Effort(sum(e.item for e in found), sum(e.chunk for e in found),
                   sum(e.row for e in found), sum(e.finish for e in found))
+
+
+def cost_of(expr: Expr) -> float:
+    """Instructions of a value by itself, in float32."""
+    return sum(_OPS.get(e.op, 1) for e in {*walk(expr)} if isinstance(e, Call))
 
 
 def issue_seconds(program: Program, one: CudaSchedule, elements: int) -> float | None:
@@ -183,13 +189,12 @@ class _Scope:
 
     def _own(self, expr: Expr, below: frozenset[str] = frozenset()) -> float:
         match expr:
-            case Call(op="exp", args=(power,)):
-                term = isinstance(power, Var) and power.name in below
-                return _TERM_EXP if term else _NARROW_EXP if self.narrow else _EXP
+            case Call(op="exp", args=(Var(name=name),)) if name in below:
+                return _TERM_EXP
+            case Call(op="exp") if self.narrow:
+                return _NARROW_EXP
             case Call(op="div", args=(_, Var(varying=False, name=name))):
                 return 1 if name in self.near else _BY_DIVISOR
-            case Call(op="div"):
-                return _DIVIDE
             case Call(op=op):
                 return _OPS.get(op, 1)
             case _:

@@ -20,6 +20,7 @@ from fusegen.backend.cuda.schedule.cuda import (
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.fold_prices import price_of_folds
 from fusegen.backend.cuda.schedule.homes import Home, Registers, Shared, slice_bytes
+from fusegen.backend.cuda.schedule.kept_values import kept_value
 from fusegen.backend.cuda.schedule.lanes import lane_schedules
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
@@ -190,14 +191,13 @@ class Menu:
     @lazy
     def registers(self) -> Needs:
         """What threads have to hold."""
-        kinds = tuple(c.kind for c in self.lists)
-        sizes = {p.dtype.itemsize for k in self.program.kernels for p in k.elements}
-        inputs = max(sum(not p.output and p.shape != "scalar" for p in k.params)
-                     for k in self.program.kernels)
+        kernels, kinds = self.program.kernels, tuple(c.kind for c in self.lists)
+        sizes = {p.dtype.itemsize for k in kernels for p in k.elements}
+        inputs = max(sum(not p.output and p.shape != "scalar" for p in k.params) for k in kernels)
         return Needs(state=self.state, words=self.words, lists=kinds, stores=self.work.stores,
                      inputs=inputs, kept_bytes=self.kept_bytes, narrow=sizes == {2}, wide=self.wide,
-                     calls=self.calls, k=max((c.k for c in self.lists), default=0),
-                     rows=self.work.rows)
+                     calls=self.calls, heavy=any(v.heavy for v in map(kept_value, kernels) if v),
+                     k=max((c.k for c in self.lists), default=0), rows=self.work.rows)
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         arrays = max(sum(not p.output for p in k.elements) for k in self.program.kernels)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fusegen.backend.cuda.schedule.bounds import BOUNDS, HELD, RegisterLimit
 from fusegen.backend.cuda.schedule.collected import makes_keys, together_of
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.kept_values import keeps_value
 from fusegen.backend.target import WARP
 
 _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128), (10**6, 255))
@@ -29,10 +30,10 @@ loads wait for those before them: there is no register that they could go to. A 
 more go through memory, once a row: another block of 256 threads is worth more."""
 _SCHEDULERS = 4
 """Of a multiprocessor: each has registers of its own, for whole warps."""
-_BASE, _BESIDE, _UNPACKED = 17, 2, 4
+_BASE, _BESIDE, _UNPACKED, _WORK = 17, 2, 4, 10
 """Registers beside a row's words; words of a vector that are written, not held; registers for every
-vector of 16-bit elements where there are several arrays: about the least with which ptxas spills
-nothing of 2 to 8 vectors a thread."""
+vector of 16-bit elements where there are several arrays; those for making a value that takes long:
+about the least with which ptxas spills nothing of 2 to 8 vectors a thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class Needs:
     narrow: bool  # do all elements have 16 bits?
     wide: bool  # are numbers of 8 bytes?
     calls: bool  # are functions called?
+    heavy: bool  # is a value kept that takes long to make?
     k: int  # entries of the longest list; 0: there is none
     rows: int | None  # of a call, where they are known
 
@@ -85,6 +87,8 @@ class Needs:
         if several and _room(one) > 1:
             return None
         need = _BASE + self.state + one.vectors * words
+        if self.heavy:
+            need += _WORK + (one.items - one.vectors * words if keeps_value(one) else 0)
         if several and one.width == MAX_WIDTH:
             need += _UNPACKED * one.vectors
         return self._least(one, need)

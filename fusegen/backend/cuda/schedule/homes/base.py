@@ -194,11 +194,11 @@ class AnyHome:
         """The same, a group of shared memory."""
         return ()
 
-    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
-        """How a sweep gets a chunk of an array that stays here; `again`: is it packed, and was it
-        unpacked in an earlier sweep?"""
+    def brings(self, name: str, kind: str) -> tuple[Bring, ...]:
+        """How a sweep gets a chunk of an array that stays here."""
         return ()
 
-    def in_registers(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
-        """Likewise of the chunk in registers, where others are elsewhere."""
+    def in_registers(self, name: str, kind: str, *, maps: bool) -> tuple[Bring, ...]:
+        """Likewise of the chunk in registers, where others are elsewhere; `maps`: does the sweep
+        map it, and fold nothing?"""
         return ()

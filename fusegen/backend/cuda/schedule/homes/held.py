@@ -109,9 +109,6 @@ class Registers(AnyHome):
     def settle(self, arrays: Sequence[Array]) -> tuple[Line, ...]:
         return tuple(line for a in arrays for line in _bring(a).settled())
 
-    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
-        return (Bring(f"{name}_items", kind, repacks=True),) if again else ()
-
 
 @dataclass(frozen=True, slots=True)
 class Once(Registers):

@@ -65,7 +65,7 @@ class Shared(AnyHome):
     def enter(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         return _fetch(arrays, [a.row for a in arrays], "begin") if arrays else ()
 
-    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+    def brings(self, name: str, kind: str) -> tuple[Bring, ...]:
         return (_slice(name, kind, "begin"),)
 
 
@@ -163,11 +163,11 @@ class Chip(AnyHome):
         return (*(f"if (more) {_group(a, f'next_{a.name}', 'rest', end)}" for a in arrays),
                 "end_group();")
 
-    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+    def brings(self, name: str, kind: str) -> tuple[Bring, ...]:
         return (_slice(name, kind, "rest"),)
 
-    def in_registers(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
-        return (Bring(f"{name}_items", kind, alias=f"{name}_held", repacks=again),)
+    def in_registers(self, name: str, kind: str, *, maps: bool) -> tuple[Bring, ...]:
+        return (Bring(f"{name}_items", kind, alias=f"{name}_held"),)
 
 
 def _alone(stay: Stay, many: ManyRows) -> float:

@@ -68,14 +68,14 @@ class Tiers(AnyHome):
             return ()
         return (*(_fetch(a, "next", "slot / kPerGroup") for a in arrays), "end_group();")
 
-    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+    def brings(self, name: str, kind: str) -> tuple[Bring, ...]:
         items = f"{name}_items"
         return (Bring(items, kind, f"read_stash({items}, {name}_stash, slot", per=PER_VECTOR),)
 
-    def in_registers(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
-        """All of them at once; again: some of them."""
+    def in_registers(self, name: str, kind: str, *, maps: bool) -> tuple[Bring, ...]:
+        """All of them at once to be folded, some of them to be mapped."""
         items, held = f"{name}_items", f"{name}_held"
-        if not again:
+        if not maps:
             return (Bring(items, kind, alias=held),)
         return (Bring(items, kind, f"read_held({items}, {held}, slot", per=PER_VECTOR),)
 

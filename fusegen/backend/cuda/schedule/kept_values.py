@@ -1,0 +1,62 @@
+"""A value that the first sweep makes of every element, and later ones need in place of what it is
+made of: a residual's sum, a capped logit. Threads that hold a row have registers for it instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Band, Registers
+from fusegen.backend.cuda.schedule.instructions import cost_of
+from fusegen.backend.emit.terms import expressions, over_value, same_items
+from fusegen.ir.expr import Var
+from fusegen.ir.kernel import FromMemory, Kernel, Let, Sweep
+from fusegen.ir.kernel_walk import used_in
+
+_HEAVY = 12.0
+"""Machine instructions from which on a value of one array is not made again: about a hyperbolic
+tangent. A value of several arrays saves their registers, whatever it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptValue:
+    """What is kept: the last of these lets, of these arrays; and sweeps over it."""
+
+    lets: tuple[Let, ...]
+    loads: tuple[str, ...]
+    sweeps: tuple[Sweep, ...]
+    heavy: bool  # does making it again take long?
+
+
+def kept_value(kernel: Kernel) -> KeptValue | None:
+    """The value of a kernel that is worth it, of which later sweeps need nothing else."""
+    if not kernel.sweeps:
+        return None
+    maker, *later = kernel.sweeps
+    plain = all(isinstance(s, FromMemory) for sweep in kernel.sweeps for s in sweep.loads)
+    alike = all(s.monoid.is_empty and same_items(maker, s) for s in later)
+    if not (later and plain and alike and _sums_and_extrema(maker)):
+        return None
+    folded = used_in(maker, (f.lift for f in maker.monoid.folded))[0]
+    for let in (let for let in reversed(maker.lets) if let.name in folded):
+        names, lets = used_in(maker, [Var(let.name, "float", varying=True)])
+        loads = tuple(s.name for s in maker.loads if s.name in names)
+        heavy = sum(cost_of(one.expr) for one in lets) >= _HEAVY
+        if not (heavy or len(loads) > 1) or let.expr.kind != "float":
+            continue
+        sweeps = tuple(over_value(s, let) for s in kernel.sweeps)
+        rest = (used_in(s, expressions(s))[0] for s in sweeps[1:])
+        if not any(used & {*loads} for used in rest):
+            return KeptValue(tuple(lets), loads, sweeps, heavy)
+    return None
+
+
+def keeps_value(schedule: CudaSchedule) -> bool:
+    """Do threads hold so little of a row that they have registers for it?"""
+    return isinstance(schedule.home, Registers | Band) and schedule.items <= MAX_ITEMS
+
+
+def _sums_and_extrema(sweep: Sweep) -> bool:
+    """Is its state made of numbers alone, element by element, of no columns?"""
+    monoid = sweep.monoid
+    return monoid.components == (*monoid.folded, *monoid.moving)
