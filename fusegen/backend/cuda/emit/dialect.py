@@ -242,8 +242,13 @@ class CudaDialect:
             return f"{items}.widened(i)"
         return self.load(f"{items}[i]", dtype)
 
-    def store(self, value: str, kind: Kind, dtype: DType) -> str:
+    def stored(self, expr: Expr, dtype: DType) -> str:
         """A computed value as an element to store: rounded to nearest, integers clamped."""
+        match expr:
+            case Call(op="to_int", args=(real,)) if real.kind == "float" and dtype.name in _SHORT:
+                # Floats have all values of the type: no 64 bits are needed.
+                return self._clamped(self.use("clamped_real"), self.text(real), dtype)
+        value = self.text(expr)
         if dtype.kind == "float":
             if dtype.name in ("float16", "bfloat16"):
                 single = value if self.real == "float" else f"static_cast<float>({value})"
@@ -251,8 +256,12 @@ class CudaDialect:
             wide = {"float32": "float", "float64": "double"}[dtype.name]
             return value if wide == self.real else f"static_cast<{wide}>({value})"
         if dtype.kind == "int" and dtype.name != "int64":
-            return f"{self.use('clamped')}<{C_TYPES[dtype.name]}>({value}, {_LIMITS[dtype.name]})"
+            return self._clamped(self.use("clamped"), value, dtype)
         return value
+
+    @staticmethod
+    def _clamped(function: str, value: str, dtype: DType) -> str:
+        return f"{function}<{C_TYPES[dtype.name]}>({value}, {_LIMITS[dtype.name]})"
 
 
 def divisor(value: str, *, near: bool = False) -> Line:
@@ -265,6 +274,7 @@ def divisor_name(value: str) -> str:
     return f"{value.replace('.', '_')}_divisor"
 
 
+_SHORT = frozenset({"int8", "int16", "uint8", "uint16"})
 _LIMITS = {
     "int8": "-128, 127", "int16": "-32768, 32767", "int32": "-2147483648LL, 2147483647LL",
     "uint8": "0, 255", "uint16": "0, 65535", "uint32": "0, 4294967295LL",

@@ -208,7 +208,7 @@ class ElementPrinter:
             dtype = self.kernel.param(s.param).dtype
             # A last digit of 24 is seen in one of some thousand results of 8 or 11.
             self.dialect.narrowed = s.value if dtype.name in PAIR_TYPES else None
-            shown = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
+            shown = self.dialect.stored(s.value, dtype)
             self.dialect.narrowed = None
             text = f"{s.param}_items.set(i, {shown});"
             lines.append(self.dialect.line(text, s.value, note=s.note))

@@ -13,8 +13,8 @@ from fusegen.ir.kernel import Program
 MATHS = (
     "divisor", "exp_term", "exp2_term", "exp_narrow", "exp2_narrow", "tanh_narrow", "exp_times",
     "exp_times_term", "exp_times_narrow", "greater_of", "lesser_of", "zero_wins", "zeros_win",
-    "square", "xlogy", "sign", "sigmoid", "to_int", "clamped", "shift_anchor", "scale_anchor",
-    "above", "below", "mirror", "over_count",
+    "square", "xlogy", "sign", "sigmoid", "to_int", "clamped", "clamped_real", "shift_anchor",
+    "scale_anchor", "above", "below", "mirror", "over_count",
 )
 """C++ functions that a program gets if it calls them, one header each."""
 

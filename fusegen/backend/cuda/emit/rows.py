@@ -92,10 +92,9 @@ def list_stores(
         steps = [step for step in s.entries.steps if step not in known]
         lines += step_lines(steps, kernel, dialect, owners)
         known += steps
-        text, divisors = dialect.divided(partial(dialect.text, s.value))
-        lines += [ln for ln in divisors if ln not in lines]
         param = kernel.param(s.param)
-        value = dialect.store(text, s.value.kind, param.dtype)
+        value, divisors = dialect.divided(partial(dialect.stored, s.value, param.dtype))
+        lines += [ln for ln in divisors if ln not in lines]
         place, at = place_in_row(param), [array_name(param), ROW.name, ENTRY.name]
         if s.param in owners.waiting:
             place, at = f"{entries_of(param)}.at(here, entry)", [entries_of(param), ENTRY.name]

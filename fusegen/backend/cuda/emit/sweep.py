@@ -155,7 +155,7 @@ class SweepPrinter:
         if not view.pivots_first or view.state is None:
             return FunctionView()
         params, args, edges = self._used(lines, columns)
-        if ITEMS in uses_of(lines):
+        if ITEMS in uses_of(lines) and TERM.name not in self.sources:  # it is made here
             params.append(f"Items<{self.dialect.real}, kCount>& {ITEMS}")
             args.append(ITEMS)
             edges.append(f"{TERM.name}_edge")
@@ -286,7 +286,7 @@ class SweepPrinter:
         lines = []
         for s in self.sweep.row_stores:
             dtype = self.kernel.param(s.param).dtype
-            value = self.dialect.store(self.dialect.text(s.value), s.value.kind, dtype)
+            value = self.dialect.stored(s.value, dtype)
             place = place_in_row(self.kernel.param(s.param))
             line = self.dialect.line(f"{place} = {value};", s.value, ROW, note=s.note)
             lines.append(line)

@@ -15,24 +15,23 @@ from functools import lru_cache
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule, LoadMode
 from fusegen.backend.cuda.schedule.figures import FIGURES
 from fusegen.backend.cuda.schedule.homes import Registers
+from fusegen.backend.cuda.schedule.kept_values import keeps_value, kept_value
 from fusegen.backend.cuda.schedule.launch import widest_vector
 from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.on_chip import knows_pivots, pivots_first
+from fusegen.backend.cuda.schedule.operations import (
+    NARROW_EXP,
+    NEARLY,
+    TERM_EXP,
+    of_operation,
+    of_value,
+)
 from fusegen.backend.emit.terms import below_pivots, over_terms, sums_from_one, terms
 from fusegen.backend.target import WARP
-from fusegen.ir.expr import Call, Expr, Var, walk
+from fusegen.ir.expr import Call, Expr, Var
 from fusegen.ir.kernel import Kernel, Let, Program, Sweep
 from fusegen.ir.kernel_walk import expressions_in, used_in
 
-_TERM_EXP, _NARROW_EXP = 2, 3
-_BY_DIVISOR, _NEARLY = 5, 2  # by a value of the row; about a pivot
-_OPS = {
-    "exp": 8, "div": 9,
-    "neg": 0, "abs": 0, "pow": 30, "exp2": 3, "expm1": 14, "log": 16, "log2": 16, "log1p": 24,
-    "sqrt": 7, "rsqrt": 4, "tanh": 14, "sin": 18, "cos": 18, "erf": 22, "sigmoid": 12, "xlogy": 22,
-    "zero_wins": 2, "zeros_win": 3, "sign": 3, "mirror": 2, "to_int": 3,
-}
-"""In float32; the others take one."""
 _FIND = 2  # an element is compared with the best value
 _COMPARE = 8  # value and column with the best of both
 _FETCH, _PUT = 6 / 16, 8 / 16  # a byte of a band on its way
@@ -72,11 +71,6 @@ def effort(program: Program, one: CudaSchedule) -> Effort:
                   sum(e.row for e in found), sum(e.finish for e in found))
 
 
-def cost_of(expr: Expr) -> float:
-    """Instructions of a value by itself, in float32."""
-    return sum(_OPS.get(e.op, 1) for e in {*walk(expr)} if isinstance(e, Call))
-
-
 def issue_seconds(program: Program, one: CudaSchedule, elements: int) -> float | None:
     """How long multiprocessors take to issue what has to be done with so many elements, whatever
     the schedule: of rows that lanes hold, in whole vectors, and nothing else. Beside memory's time
@@ -104,7 +98,8 @@ def said(program: Program, one: CudaSchedule, n_cols: int) -> str:
 def _of_kernel(kernel: Kernel, one: CudaSchedule) -> Effort:
     band, width = one.home.band_rows > 0, one.width
     holds = one.in_warp and one.home.of_threads
-    item, finish, written = _elements(kernel, one.in_warp, holds, band, width, one.load)
+    keeps = keeps_value(one)
+    item, finish, written = _elements(kernel, one.in_warp, holds, keeps, band, width, one.load)
     row = _STEP + sum(_meeting(s, one) for s in kernel.sweeps)
     if one.has_edges:
         row += _EDGES + item
@@ -115,12 +110,17 @@ def _of_kernel(kernel: Kernel, one: CudaSchedule) -> Effort:
 
 @lru_cache(maxsize=256)
 def _elements(
-    kernel: Kernel, in_warp: bool, holds: bool, band: bool, width: int, load: LoadMode
+    kernel: Kernel, in_warp: bool, holds: bool, keeps: bool, band: bool, width: int, load: LoadMode
 ) -> tuple[float, float, bool]:
     """Instructions of an element, and to finish a row; are elements written? `holds`: do lanes of
-    a warp hold the row?"""
+    a warp hold the row? `keeps`: do threads keep a value that takes long?"""
+    value = kept_value(kernel) if keeps else None
+    if value and value.heavy:
+        kernel = replace(kernel, sweeps=value.sweeps)
     scope = _Scope(kernel, in_warp, holds, band, width, load)
-    return sum(map(scope.item, scope.sweeps)) + scope.moved, scope.finish, scope.written
+    made = sum(of_value(one.expr) for one in value.lets) if value and value.heavy else 0.0
+    item = sum(map(scope.item, scope.sweeps)) + scope.moved + made
+    return item, scope.finish, scope.written
 
 
 class _Scope:
@@ -155,7 +155,7 @@ class _Scope:
             atoms = [r for r in monoid.relatives if r.name in used]
             adds = sum(not (isinstance(e, Call) and e.op == "mul") for e in lifts)
             found += self._phase(sweep, lifts, adds, below, again=first)
-            found += sum(1 if monoid.pivot(r.pivot).action == "shift" else _NEARLY
+            found += sum(1 if monoid.pivot(r.pivot).action == "shift" else NEARLY
                          for r in atoms)
         found += sum(self._own(e) for o in monoid.own for e in expressions_in(o.lifts))
         values = [s.value for s in sweep.element_stores]
@@ -190,13 +190,13 @@ class _Scope:
     def _own(self, expr: Expr, below: frozenset[str] = frozenset()) -> float:
         match expr:
             case Call(op="exp", args=(Var(name=name),)) if name in below:
-                return _TERM_EXP
+                return TERM_EXP
             case Call(op="exp") if self.narrow:
-                return _NARROW_EXP
-            case Call(op="div", args=(_, Var(varying=False, name=name))):
-                return 1 if name in self.near else _BY_DIVISOR
-            case Call(op=op):
-                return _OPS.get(op, 1)
+                return NARROW_EXP
+            case Call(op="div", args=(_, Var(varying=False, name=name))) if name in self.near:
+                return 1
+            case Call():
+                return of_operation(expr)
             case _:
                 return 0.0
 

@@ -4,18 +4,19 @@ made of: a residual's sum, a capped logit. Threads that hold a row have register
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Band, Registers
-from fusegen.backend.cuda.schedule.instructions import cost_of
+from fusegen.backend.cuda.schedule.operations import of_value
 from fusegen.backend.emit.terms import expressions, over_value, same_items
 from fusegen.ir.expr import Var
-from fusegen.ir.kernel import FromMemory, Kernel, Let, Sweep
+from fusegen.ir.kernel import FromMemory, Kernel, Let, Program, Sweep
 from fusegen.ir.kernel_walk import used_in
 
-_HEAVY = 12.0
-"""Machine instructions from which on a value of one array is not made again: about a hyperbolic
-tangent. A value of several arrays saves their registers, whatever it takes."""
+_HEAVY = 9.0
+"""Machine instructions from which on a value of one array is not made again: a quotient. A value of
+several arrays saves their registers, whatever it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class KeptValue:
     heavy: bool  # does making it again take long?
 
 
+@lru_cache(maxsize=256)
 def kept_value(kernel: Kernel) -> KeptValue | None:
     """The value of a kernel that is worth it, of which later sweeps need nothing else."""
     if not kernel.sweeps:
@@ -41,7 +43,7 @@ def kept_value(kernel: Kernel) -> KeptValue | None:
     for let in (let for let in reversed(maker.lets) if let.name in folded):
         names, lets = used_in(maker, [Var(let.name, "float", varying=True)])
         loads = tuple(s.name for s in maker.loads if s.name in names)
-        heavy = sum(cost_of(one.expr) for one in lets) >= _HEAVY
+        heavy = sum(of_value(one.expr) for one in lets) >= _HEAVY
         if not (heavy or len(loads) > 1) or let.expr.kind != "float":
             continue
         sweeps = tuple(over_value(s, let) for s in kernel.sweeps)
@@ -49,6 +51,11 @@ def kept_value(kernel: Kernel) -> KeptValue | None:
         if not any(used & {*loads} for used in rest):
             return KeptValue(tuple(lets), loads, sweeps, heavy)
     return None
+
+
+def keeps_heavy(program: Program) -> bool:
+    """Is there a value worth keeping that takes long to make?"""
+    return any(value.heavy for value in map(kept_value, program.kernels) if value)
 
 
 def keeps_value(schedule: CudaSchedule) -> bool:

@@ -20,14 +20,14 @@ from fusegen.backend.cuda.schedule.cuda import (
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.fold_prices import price_of_folds
 from fusegen.backend.cuda.schedule.homes import Home, Registers, Shared, slice_bytes
-from fusegen.backend.cuda.schedule.kept_values import kept_value
+from fusegen.backend.cuda.schedule.kept_values import keeps_heavy
 from fusegen.backend.cuda.schedule.lanes import lane_schedules
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
 from fusegen.backend.cuda.schedule.noted import price_of_noted
 from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.passing import homes_of_folds, passing_blocks, sizes, with_ahead
-from fusegen.backend.cuda.schedule.price import price_of
+from fusegen.backend.cuda.schedule.price import price_of, with_elements
 from fusegen.backend.cuda.schedule.registers import Needs
 from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
 from fusegen.backend.cuda.schedule.short_prices import price_of_short_lists
@@ -134,7 +134,7 @@ class Menu:
             return price_of_folds(one, self.work, self.program, self.n_cols, self.figures, short)
         if short:
             return price_of_short(one, self.work, short, self.figures)
-        return price_of(one, self.work, self.figures)
+        return with_elements(price_of(one, self.work, self.figures), self.program, one, self.work)
 
     def _work_of(self, one: CudaSchedule) -> Work:
         """The work in vectors of a schedule that has others."""
@@ -191,13 +191,13 @@ class Menu:
     @lazy
     def registers(self) -> Needs:
         """What threads have to hold."""
-        kernels, kinds = self.program.kernels, tuple(c.kind for c in self.lists)
-        sizes = {p.dtype.itemsize for k in kernels for p in k.elements}
+        kinds, kernels = tuple(c.kind for c in self.lists), self.program.kernels
+        narrow = all(p.dtype.itemsize == 2 for k in kernels for p in k.elements)
         inputs = max(sum(not p.output and p.shape != "scalar" for p in k.params) for k in kernels)
         return Needs(state=self.state, words=self.words, lists=kinds, stores=self.work.stores,
-                     inputs=inputs, kept_bytes=self.kept_bytes, narrow=sizes == {2}, wide=self.wide,
-                     calls=self.calls, heavy=any(v.heavy for v in map(kept_value, kernels) if v),
-                     k=max((c.k for c in self.lists), default=0), rows=self.work.rows)
+                     inputs=inputs, kept_bytes=self.kept_bytes, narrow=narrow, wide=self.wide,
+                     calls=self.calls, heavy=keeps_heavy(self.program), rows=self.work.rows,
+                     k=max((c.k for c in self.lists), default=0))
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         arrays = max(sum(not p.output for p in k.elements) for k in self.program.kernels)

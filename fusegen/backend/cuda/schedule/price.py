@@ -7,14 +7,18 @@ their facts. Prices only have to put schedules in order.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, Figures, ManyRows
 from fusegen.backend.cuda.schedule.homes import Stay
+from fusegen.backend.cuda.schedule.instructions import effort
+from fusegen.backend.cuda.schedule.kept_values import keeps_heavy
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.cuda.schedule.occupancy import resident, slice_room, slots, uneven
 from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.target import WARP
+from fusegen.ir.kernel import Program
 
 _EASY = 4  # vectors of a thread that leave registers for as many of other arrays
 
@@ -39,6 +43,23 @@ def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price
     elif one.split and not one.home.keeps:
         factors.append(("meeting", _meeting(one, work, here, many)))
     return Price(tuple(factors), adds=False)
+
+
+def with_elements(price: Price, program: Program, one: CudaSchedule, work: Work) -> Price:
+    """The price where elements may take more instructions than are issued while they are moved."""
+    if not keeps_heavy(program):
+        return price
+    target = one.target
+    slots = FIGURES.short_rows.slots / FIGURES.many.stalled
+    issued = effort(program, one).item / WARP / slots  # seconds of a multiprocessor, an element
+    if price.adds:
+        rows = work.rows or 1
+        busy = min(rows * one.blocks, target.multiprocessors)
+        seconds = issued * rows * work.vectors * work.width / busy
+        return replace(price, parts=(*price.parts, ("work", seconds * 1e6)))
+    moved = max(sum(p.dtype.itemsize for p in k.elements) for k in program.kernels)
+    share = issued / target.multiprocessors / (moved / target.bandwidth)
+    return replace(price, parts=(*price.parts, ("work", max(1.0, share))))
 
 
 # ---- few rows: microseconds ----

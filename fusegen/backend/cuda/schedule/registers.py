@@ -61,8 +61,10 @@ class Needs:
         collected = one.lists == "collected" and not one.in_warp
         need += (32 if collected else 16) * max(0, len(self.lists) - 1)
         need += 32 * ("int" in self.lists)
+        by_vector = one.home.threads_keep and not one.in_warp and not self.lists
         if one.width == MAX_WIDTH and not (collected and self.state <= _LIGHT_STATE):
-            need += 32 if one.items >= 32 else one.items  # unpacked, beside what is packed
+            # Unpacked, beside what is packed.
+            need += one.width if by_vector else 32 if one.items >= 32 else one.items
         one = replace(one, registers=next(n for most, n in _LIMITS if need <= most))
         one = replace(one, registers=self._tight(one) or one.registers)
         folded = self._by_elements(one)

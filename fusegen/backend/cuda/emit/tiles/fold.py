@@ -207,7 +207,7 @@ class FoldPrinter:
         lines = self.elements.item_lines([s.value for s in stores])
         for s in stores:
             param = self.kernel.param(s.param)
-            value = self.dialect.store(self.dialect.text(s.value), s.value.kind, param.dtype)
+            value = self.dialect.stored(s.value, param.dtype)
             pointer = pointer_of(param)
             lines.append(Line(f"{pointer}[column] = {value};",
                               self.dialect.uses(s.value) | {pointer}, note=s.note))

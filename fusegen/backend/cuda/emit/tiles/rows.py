@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES
 from fusegen.backend.cuda.emit.places import array_name, load_line, place_in_row
@@ -112,7 +113,7 @@ class RowPrinter:
 
     def _number_store(self, store: RowStore) -> Line:
         param = self.kernel.param(store.param)
-        value = self.dialect.store(self.dialect.text(store.value), store.value.kind, param.dtype)
+        value = self.dialect.stored(store.value, param.dtype)
         used = self.dialect.uses(store.value) | {array_name(param), ROW.name}
         return Line(f"{place_in_row(param)} = {value};", used, note=store.note)
 
@@ -129,8 +130,7 @@ class RowPrinter:
         for first, each in taken(store.takes, self.kernel, self.dialect):
             before += first
             lines += each
-        shown, divisors = self.dialect.divided(lambda: self.dialect.store(
-            self.dialect.text(value), value.kind, param.dtype))
+        shown, divisors = self.dialect.divided(partial(self.dialect.stored, value, param.dtype))
         array, stride = array_name(param), f"{param.name}_stride"
         used = self.dialect.uses(value) | {array, stride, ROW.name}
         lines.append(Line(f"two[j % 2] = {shown};", used, note=store.note))
