@@ -221,8 +221,7 @@ class SweepView:
         Compilers that see both in one piece keep what the first has made, twice the registers of
         the items themselves, and spill it."""
         narrow = {f"{ld.name}_items" for ld in self.loads if ld.narrow}
-        loops = (self.fold_lines, *(search.lines for search in self.searches if not search.pairs),
-                 *(lift.lines for lift in self.lifts))
+        loops = (self.fold_lines, *(lift.lines for lift in self.lifts))
         return not self.pivots_first and sum(bool(narrow & uses_of(ls)) for ls in loops) > 1
 
     @property

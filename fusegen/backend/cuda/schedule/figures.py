@@ -97,7 +97,7 @@ class ManyRows:
     meeting: float = figure(1.3, "µs", "a block looks who is last and loads nothing")
     latency: float = figure(0.77, "µs", "from a load to its data where memory is busy")
     mapped: float = figure(0.2, "µs", "a vector that a thread maps by itself, with what rows share")
-    stalled: float = figure(1.4, "factor", "on instructions of elements that take long to make")
+    stalled: float = figure(1.8, "factor", "on instructions of elements that take long to make")
     idle: float = figure(0.45, "factor", "on multiprocessors without a team or a block")
     uneven: float = figure(0.335, "factor", "on multiprocessors that have a block less")
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")

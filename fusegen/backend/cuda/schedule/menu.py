@@ -61,14 +61,13 @@ class Menu:
     figures: Figures = FIGURES
 
     def __post_init__(self) -> None:
-        p = self.problem
+        p, kernel = self.problem, self.program.kernels[0]
         self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
         self.width, self.load = access(self.program, p, self.n_cols, self.chunk)
         self.n_vectors = max(1, self.n_cols // self.width)
         self.rows = Rows.of(self.program, p, self.n_cols)
         self.lists = [c for s in self.program.sweeps for c in s.monoid.lists]
         self.ordered = any(s.monoid.ordered for s in self.program.sweeps)
-        kernel = self.program.kernels[0]
         self.meetings = sum(s.monoid.has_scalars for s in kernel.sweeps)
         # Registers that a state takes beyond a pair of numbers, about: each level of pivots keeps
         # moves and factors of its own while states meet.
@@ -78,7 +77,6 @@ class Menu:
         )
         self.wide = kernel.compute.itemsize == 8
         self.words = max(words(k, s, self.width) for k in self.program.kernels for s in k.sweeps)
-        stores = any(s.element_stores for s in self.program.sweeps)
         self.base = CudaSchedule(
             target=self.target, levels=tree(Thread(4, self.width), 256, Block(256)),
             load=self.load, wide_columns=wide_columns(self.program, self.n_cols),
@@ -96,7 +94,8 @@ class Menu:
         self.shifted = sum(loader_of(p, kernel, vector) == "load_shifted" for p in found)
         self.work = Work(
             rows=self.problem.n_rows or None, vectors=self.n_vectors, width=self.width,
-            sweeps=max(len(k.sweeps) for k in self.program.kernels), stores=stores,
+            sweeps=max(len(k.sweeps) for k in self.program.kernels),
+            stores=any(s.element_stores for s in self.program.sweeps),
             extra=max(sum(n not in kept for n in s.reads) for s in kernel.sweeps) if kept else 0,
             vector_bytes=max(VECTOR_BYTES, self.kept_bytes), scarce=2.0 if self.lists else SCARCE,
         )
@@ -191,13 +190,14 @@ class Menu:
     @lazy
     def registers(self) -> Needs:
         """What threads have to hold."""
-        kinds, kernels = tuple(c.kind for c in self.lists), self.program.kernels
+        kernels, monoids = self.program.kernels, [s.monoid for s in self.program.sweeps]
         narrow = all(p.dtype.itemsize == 2 for k in kernels for p in k.elements)
         inputs = max(sum(not p.output and p.shape != "scalar" for p in k.params) for k in kernels)
-        return Needs(state=self.state, words=self.words, lists=kinds, stores=self.work.stores,
-                     inputs=inputs, kept_bytes=self.kept_bytes, narrow=narrow, wide=self.wide,
-                     calls=self.calls, heavy=keeps_heavy(self.program), rows=self.work.rows,
-                     k=max((c.k for c in self.lists), default=0))
+        seeks = any(m.best and not m.levels for m in monoids)
+        return Needs(state=self.state, words=self.words, lists=tuple(self.lists), inputs=inputs,
+                     stores=self.work.stores, kept_bytes=self.kept_bytes, narrow=narrow,
+                     wide=self.wide, calls=self.calls, rows=self.work.rows, seeks=seeks,
+                     heavy=keeps_heavy(self.program))
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         arrays = max(sum(not p.output for p in k.elements) for k in self.program.kernels)

@@ -7,11 +7,10 @@ from fusegen.ir.expr import Call, Expr, Var, walk
 TERM_EXP, NARROW_EXP = 2, 3
 BY_DIVISOR, NEARLY = 5, 2  # by a value of the row; about a pivot
 _OPS = {
-    "neg": 0, "abs": 0, "div": 12, "pow": 77, "exp": 8, "exp2": 3, "expm1": 24, "log": 27,
-    "log2": 27, "log1p": 32, "sqrt": 13, "rsqrt": 4, "tanh": 17, "sin": 18, "cos": 18, "erf": 28,
-    "sigmoid": 19, "xlogy": 30, "zero_wins": 2, "zeros_win": 3, "sign": 3, "mirror": 2, "to_int": 3,
-}
-"""As nvcc 13 compiles them for sm_90, without what is rare; those not named take one."""
+    "neg": 0, "abs": 0, "div": 9, "pow": 30, "exp": 8, "exp2": 3, "expm1": 14, "log": 16,
+    "log2": 16, "log1p": 24, "sqrt": 7, "rsqrt": 4, "tanh": 14, "sin": 18, "cos": 18, "erf": 22,
+    "sigmoid": 12, "xlogy": 22, "zero_wins": 2, "zeros_win": 3, "sign": 3, "mirror": 2, "to_int": 3,
+}  # the others take one
 
 
 def of_operation(call: Call) -> float:

@@ -59,7 +59,8 @@ def with_elements(price: Price, program: Program, one: CudaSchedule, work: Work)
         return replace(price, parts=(*price.parts, ("work", seconds * 1e6)))
     moved = max(sum(p.dtype.itemsize for p in k.elements) for k in program.kernels)
     share = issued / target.multiprocessors / (moved / target.bandwidth)
-    return replace(price, parts=(*price.parts, ("work", max(1.0, share))))
+    alone = resident(one, work) == 1  # nothing is moved meanwhile
+    return replace(price, parts=(*price.parts, ("work", 1.0 + share if alone else max(1.0, share))))
 
 
 # ---- few rows: microseconds ----

@@ -10,6 +10,7 @@ from fusegen.backend.cuda.schedule.collected import makes_keys, together_of
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.kept_values import keeps_value
 from fusegen.backend.target import WARP
+from fusegen.ir.monoid import KBest
 
 _LIMITS: tuple[tuple[int, RegisterLimit], ...] = ((84, 64), (92, 80), (150, 128), (10**6, 255))
 """Words that a thread has to hold at a time, by a rough count, and registers that do for them."""
@@ -42,15 +43,15 @@ class Needs:
 
     state: int  # beyond a pair of numbers
     words: int  # of a vector in all arrays
-    lists: tuple[str, ...]  # what kind of elements each has
+    lists: tuple[KBest, ...]
     stores: bool  # are arrays of the rows' size written?
     inputs: int  # arrays and numbers of rows that are read
     kept_bytes: int  # of a vector in the arrays that stay from sweep to sweep
     narrow: bool  # do all elements have 16 bits?
     wide: bool  # are numbers of 8 bytes?
     calls: bool  # are functions called?
+    seeks: bool  # are columns of extremes sought, and no sums made about a pivot?
     heavy: bool  # is a value kept that takes long to make?
-    k: int  # entries of the longest list; 0: there is none
     rows: int | None  # of a call, where they are known
 
     def limit(self, one: CudaSchedule) -> CudaSchedule:
@@ -60,8 +61,8 @@ class Needs:
         need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
         collected = one.lists == "collected" and not one.in_warp
         need += (32 if collected else 16) * max(0, len(self.lists) - 1)
-        need += 32 * ("int" in self.lists)
-        by_vector = one.home.threads_keep and not one.in_warp and not self.lists
+        need += 32 * any(best.kind == "int" for best in self.lists)
+        by_vector = one.home.threads_keep and not (one.in_warp or self.lists or self.seeks)
         if one.width == MAX_WIDTH and not (collected and self.state <= _LIGHT_STATE):
             # Unpacked, beside what is packed.
             need += one.width if by_vector else 32 if one.items >= 32 else one.items
@@ -98,15 +99,15 @@ class Needs:
     def _collecting(self, one: CudaSchedule) -> RegisterLimit | None:
         """For lists of rows in registers: as few as hold the items; where blocks of a grid share a
         row, as many as there are for so few. None: as usual, as where several arrays take more."""
-        items = one.vectors * self.words
+        k, items = self.lists[0].k, one.vectors * self.words
         if self.narrow and self.state > _LIST_STATE:  # what is unpacked lies beside it
             items += self.state
         if one.blocks == 1:
             if one.in_warp:
-                peaks = one.vectors // together_of(self.k, one, pairs=self.narrow)
+                peaks = one.vectors // together_of(k, one, pairs=self.narrow)
                 items += peaks if peaks > 1 else 0
             found = next((n for most, n in _COLLECTED if items <= most), None)
-            dense = found is not None and found < _DENSE and makes_keys(self.k, one)
+            dense = found is not None and found < _DENSE and makes_keys(k, one)
             return _DENSE if dense else found
         if one.clustered:
             half = one.target.registers_per_sm // 2
