@@ -53,7 +53,7 @@ class ManyRows:
     row_of_blocks: float = figure(0.05, "share", "a row in registers of several blocks")
     row_of_large_blocks: float = figure(0.06, "share", "the same, each of more than 256 threads")
     side_input: float = figure(0.02, "share", "a second array that a sweep reads, row in registers")
-    narrow_side_input: float = figure(0.04, "share", "the same, of 16 bits")
+    narrow_side_input: float = figure(0.01, "share", "the same, of 16 bits")
     narrow_sides: float = figure(0.03, "share", "several of them, row in shared memory")
     again: float = figure(0.6, "share", "rows read again that are not in L2")
     again_l2: float = figure(0.03, "share", "rows read again from L2")
@@ -90,7 +90,7 @@ class ManyRows:
     peeled_alone: float = figure(0.07, "share", "rows with edges, one block a multiprocessor")
     edge_alone: float = figure(0.28, "share", "a row with edges in registers, stored, one block a "
                                "multiprocessor: nothing arrives meanwhile")
-    shifted_slice: float = figure(0.07, "share", "rows in shared memory that lie out of phase")
+    shifted_slice: float = figure(0.1, "share", "rows in shared memory that lie out of phase")
     shifted_slices: float = figure(0.16, "share", "the same, of several arrays")
     shifted_cluster: float = figure(0.04, "share", "16-bit rows out of phase in registers of a "
                                     "cluster, stored")

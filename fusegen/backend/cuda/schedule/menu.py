@@ -197,7 +197,7 @@ class Menu:
         return Needs(state=self.state, words=self.words, lists=tuple(self.lists), inputs=inputs,
                      stores=self.work.stores, kept_bytes=self.kept_bytes, narrow=narrow,
                      wide=self.wide, calls=self.calls, rows=self.work.rows, seeks=seeks,
-                     heavy=keeps_heavy(self.program))
+                     extra=self.work.extra, heavy=keeps_heavy(self.program))
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         arrays = max(sum(not p.output for p in k.elements) for k in self.program.kernels)

@@ -31,10 +31,11 @@ loads wait for those before them: there is no register that they could go to. A 
 more go through memory, once a row: another block of 256 threads is worth more."""
 _SCHEDULERS = 4
 """Of a multiprocessor: each has registers of its own, for whole warps."""
-_BASE, _BESIDE, _UNPACKED, _WORK = 17, 2, 4, 10
+_BASE, _BESIDE, _UNPACKED, _WORK, _AT_ONCE = 17, 2, 4, 10, 12
 """Registers beside a row's words; words of a vector that are written, not held; registers for every
-vector of 16-bit elements where there are several arrays; those for making a value that takes long:
-about the least with which ptxas spills nothing of 2 to 8 vectors a thread."""
+vector of 16-bit elements where there are several arrays; those for making a value that takes long;
+for a vector of an array that all rows share, with the words around it: about the least with which
+ptxas spills nothing of 2 to 8 vectors a thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class Needs:
     stores: bool  # are arrays of the rows' size written?
     inputs: int  # arrays and numbers of rows that are read
     kept_bytes: int  # of a vector in the arrays that stay from sweep to sweep
+    extra: int  # arrays beside these that one sweep reads
     narrow: bool  # do all elements have 16 bits?
     wide: bool  # are numbers of 8 bytes?
     calls: bool  # are functions called?
@@ -86,6 +88,10 @@ class Needs:
         if one.in_warp or not self.stores or self.lists:
             return None
         words = max(self.words - _BESIDE, self.kept_bytes // 4)
+        if self.extra and one.has_edges and self.kept_bytes == VECTOR_BYTES:
+            # What all rows share comes a vector at a time (on_chip.mapped_at_once).
+            held = one.vectors * VECTOR_BYTES // 4 + _AT_ONCE * self.extra
+            return self._least(one, _BASE + self.state + held)
         several = words > VECTOR_BYTES // 4
         if several and _room(one) > 1:
             return None
