@@ -92,6 +92,61 @@ def test_rows_that_few_registers_hold_are_not_saved(
 
 
 @fg.pipeline
+def z_scores(x):  # type: ignore[no-untyped-def]
+    return (x - fg.mean(x)) / fg.sqrt(fg.var(x))
+
+
+@fg.pipeline
+def kurtosis(x):  # type: ignore[no-untyped-def]
+    d = x - fg.mean(x)
+    return fg.mean(d**4) / fg.mean(d**2) ** 2
+
+
+@fg.pipeline
+def skewness_beside(x):  # type: ignore[no-untyped-def]
+    d = x - fg.mean(x)
+    v = fg.mean(d**2)
+    return d * fg.rsqrt(v), fg.mean(d**3)
+
+
+@fg.pipeline
+def standard_share(x):  # type: ignore[no-untyped-def]
+    y = (x - fg.mean(x)) * fg.rsqrt(fg.var(x) + 1e-5)
+    return y / fg.max(fg.abs(y))
+
+
+@fg.pipeline
+def extremes(x):  # type: ignore[no-untyped-def]
+    return fg.max(x), fg.argmax(x), fg.min(x), fg.argmin(x)
+
+
+@fg.pipeline
+def correlation(x, y):  # type: ignore[no-untyped-def]
+    a, b = x - fg.mean(x), y - fg.mean(y)
+    return fg.sum(a * b) * fg.rsqrt(fg.sum(a * a) * fg.sum(b * b))
+
+
+@pytest.mark.parametrize(("pipeline", "dtype", "shape"), pairwise(
+    [z_scores, fg.library.layer_norm, kurtosis, skewness_beside, standard_share, extremes,
+     correlation],
+    ["bfloat16", "float16", "float32"],
+    [(4000, 4096), (4000, 8191), (1000, 33_000), (16, 200_000)]))
+def test_what_a_fold_unpacks_twice_is_not_saved(
+    pipeline: fg.Pipeline, dtype: str, shape: tuple[int, int]
+) -> None:
+    """A mean and the sums about it unpack the same items: what the first loop makes of 16 bits
+    takes twice the registers of the items, if compilers keep it for the second."""
+    n_rows, n_cols = shape
+    arrays = [a for a in pipeline.signature.arrays if a not in pipeline.signature.optional]
+    x = np.ones((1, n_cols), dtype_of(dtype).numpy)
+    work = Case(pipeline, dict.fromkeys(arrays, x), 1, n_cols).work(
+        n_rows=n_rows, aligned=n_cols % 8 == 0)
+    for found in candidates(work.program, work.problem, work.target)[:4]:
+        source = work.scheduled(found.schedule).source
+        _within_budget(source, "sm_90", most_spill=64, most_seconds=2 * nvrtc.MOST_SECONDS)
+
+
+@fg.pipeline
 def four(x):  # type: ignore[no-untyped-def]
     """A state of eight numbers."""
     total = fg.logsumexp(x)

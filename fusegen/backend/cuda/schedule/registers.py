@@ -61,6 +61,8 @@ class Needs:
         if one.home.steady:
             return replace(one, registers=128 if one.per_sm == 1 else 64)
         need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
+        if one.home.next_chunk and self.words > VECTOR_BYTES // 4:  # there twice, of several arrays
+            need += one.vectors * self.words
         collected = one.lists == "collected" and not one.in_warp
         need += (32 if collected else 16) * max(0, len(self.lists) - 1)
         need += 32 * any(best.kind == "int" for best in self.lists)

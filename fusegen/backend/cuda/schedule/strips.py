@@ -29,6 +29,7 @@ from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.kernel import Program
 
 _MOST_GROUPS = 8  # of copies on their way to shared memory
+_FEW, _UNPACKED = 8, 16  # vectors of 16-bit elements that are folded at once; registers for more
 _ADDRESSES = 16  # registers of a thread that hold neither items nor states; more on chip
 _MEETING = 10240  # bytes, roughly, where states meet and that every block takes
 _STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
@@ -230,10 +231,12 @@ class _StripMenu:
         packed = max(sum(size for size in sizes if size != loads) for sizes in stored)
         items = one.vectors * self.width * (max(loads, 4 * word) + packed)
         items += one.tiers.held * sum(self.kept)
+        # All that a thread holds is folded at once, and unpacked beside it.
+        unpacked = _UNPACKED if one.tiers.held > _FEW and loads < 4 else 0
         refills = one.split and one.home.keeps
         addresses = 2 * _ADDRESSES + 8 * refills if one.home.keeps else _ADDRESSES
         addresses += 4 * max(0, len(kernels[0].params) - 2) + 64 * (word - 1)  # exp of doubles
-        return min(255, addresses + 2 * self.width * fields * word + items // 4)
+        return min(255, addresses + 2 * self.width * fields * word + items // 4 + unpacked)
 
     @property
     def held_chunk(self) -> int:

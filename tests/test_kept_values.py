@@ -1,0 +1,149 @@
+"""Values that take long to make, or of several arrays: made once by threads that hold a row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cuda_cases import Case
+from support.emulated import EMULATED
+
+import fusegen as fg
+from fusegen.backend.cuda.emit.source import cuda_source
+from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
+from fusegen.backend.cuda.schedule.homes import Band, Registers
+from fusegen.backend.cuda.schedule.select import candidates
+from fusegen.compile.passes import Work
+from fusegen.ir.dtypes import dtype_of
+
+pytestmark = EMULATED
+
+
+@fg.pipeline
+def capped(x):  # type: ignore[no-untyped-def]
+    """Logits that are capped before their softmax, as Gemma 2 has them."""
+    y = 30 * fg.tanh(x / 30)
+    e = fg.exp(y - fg.max(y))
+    return e / fg.sum(e)
+
+
+@fg.pipeline
+def silu_norm(x):  # type: ignore[no-untyped-def]
+    y = x * fg.sigmoid(x)
+    return y * fg.rsqrt(fg.mean(y * y) + 1e-6)
+
+
+@fg.pipeline
+def gelu_norm(x):  # type: ignore[no-untyped-def]
+    y = x * 0.5 * (1 + fg.erf(x * 0.7071067811865476))
+    return (y - fg.mean(y)) * fg.rsqrt(fg.var(y) + 1e-5)
+
+
+@fg.pipeline
+def residual_norm(x, r):  # type: ignore[no-untyped-def]
+    s = x + r
+    return s, (s - fg.mean(s)) * fg.rsqrt(fg.var(s) + 1e-5)
+
+
+@fg.pipeline
+def beside_itself(x):  # type: ignore[no-untyped-def]
+    """What is made is not all that results need."""
+    y = fg.tanh(x)
+    return x * y * fg.rsqrt(fg.mean(y * y) + 1e-6)
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    import math
+
+    return np.vectorize(math.erf)(x)
+
+
+def _normed(y: np.ndarray, eps: float) -> np.ndarray:
+    d = y - y.mean(-1, keepdims=True)
+    return d / np.sqrt((d * d).mean(-1, keepdims=True) + eps)
+
+
+def _capped(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    y = 30 * np.tanh(x / 30)
+    e = np.exp(y - y.max(-1, keepdims=True))
+    return (e / e.sum(-1, keepdims=True),)
+
+
+def _silu(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    y = x / (1 + np.exp(-x))
+    return (y / np.sqrt((y * y).mean(-1, keepdims=True) + 1e-6),)
+
+
+ORACLES: dict[str, tuple[Any, Callable[..., tuple[np.ndarray, ...]]]] = {
+    "capped": (capped, _capped),
+    "silu": (silu_norm, _silu),
+    "gelu": (gelu_norm, lambda x: (_normed(x * 0.5 * (1 + _erf(x / np.sqrt(2))), 1e-5),)),
+    "residual": (residual_norm, lambda x, r: (x + r, _normed(x + r, 1e-5))),
+}
+MADE = {"capped": "tanh", "silu": "sigmoid(", "gelu": "erff(", "residual": "= x + r_;"}
+
+
+def case_of(name: str, n_rows: int, n_cols: int, dtype: str) -> Case:
+    pipeline, _ = ORACLES[name]
+    rng = np.random.default_rng(n_cols)
+    kind = dtype_of(dtype).numpy
+    return Case(pipeline, {a: (rng.standard_normal((n_rows, n_cols)) * 4).astype(kind)
+                           for a in pipeline.signature.arrays}, n_rows, n_cols)
+
+
+def holders(work: Work) -> list[CudaSchedule]:
+    """Those whose threads hold so little of a row that they keep what they make."""
+    found = candidates(work.program, work.problem, work.target)
+    return [c.schedule for c in found
+            if isinstance(c.schedule.home, Registers | Band) and c.schedule.items <= MAX_ITEMS]
+
+
+def kernel_of(work: Work, one: CudaSchedule) -> str:
+    return cuda_source(work.program, one).text().split("below: the kernel")[1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("n_cols", [37, 300, 1000, 4096, 4099])
+@pytest.mark.parametrize("name", ORACLES)
+def test_results_are_those_of_doubles(name: str, n_cols: int, dtype: str) -> None:
+    """By lanes, by bands, by blocks and by clusters, whatever keeps a value and what does not."""
+    case = case_of(name, 3, n_cols, dtype)
+    wanted = ORACLES[name][1](*(a.astype(np.float64) for a in case.inputs.values()))
+    work = case.work(n_rows=100_000, aligned=n_cols % 8 == 0)
+    kept = {(s.home.kind, s.team): s for s in reversed(holders(work))}
+    others = [c.schedule for c in candidates(work.program, work.problem, work.target)][:2]
+    for one in dict.fromkeys([*list(kept.values())[:4], *others]):
+        found = case.emulate(schedule=one, aligned=n_cols % 8 == 0)
+        for a, w in zip(found, wanted, strict=True):
+            slack = 2e-5 if dtype == "float32" else 1e-2
+            np.testing.assert_allclose(a.astype(np.float64), w, rtol=slack, atol=slack,
+                                       err_msg=one.describe())
+
+
+@pytest.mark.parametrize("n_cols", [300, 4096, 12_000])
+@pytest.mark.parametrize("name", ORACLES)
+def test_it_is_made_once(name: str, n_cols: int) -> None:
+    work = case_of(name, 1, n_cols, "bfloat16").work(n_rows=4000, aligned=n_cols % 8 == 0)
+    found = holders(work)
+    assert found
+    for one in found:
+        text = re.sub(r"//.*", "", kernel_of(work, one))
+        assert text.count(MADE[name]) == 1, (one.describe(), text)
+
+
+def test_what_needs_more_than_the_value_makes_it_again() -> None:
+    x = np.zeros((1, 4096), np.float32)
+    work = Case(beside_itself, {"x": x}, 1, 4096).work(n_rows=4000)
+    for one in holders(work):
+        assert kernel_of(work, one).count("tanhf(") == 2
+
+
+@pytest.mark.parametrize("n_cols", [3000, 8191, 12_000, 24_000])
+@pytest.mark.parametrize("name", ["capped", "silu", "gelu"])
+def test_rows_stay_where_it_is_kept(name: str, n_cols: int) -> None:
+    """Making it again takes longer than reading the row does: two to three times as long."""
+    work = case_of(name, 1, n_cols, "bfloat16").work(n_rows=4000, aligned=n_cols % 8 == 0)
+    assert work.schedule in holders(work), work.schedule.describe()
