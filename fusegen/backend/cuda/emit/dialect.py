@@ -139,11 +139,8 @@ class CudaDialect:
         match call.op:
             case "rounded_mul":
                 return f"__{'f' if self.real == 'float' else 'd'}mul_rn({', '.join(args)})"
-            case "div" if self._by_divisor(call):
-                return self._divided(args, nearly=self.nearly or call is self.narrowed)
-            case "div" if self._is_rough(call):
-                quick = self.use("over_count") if args[1] in self.counts else "__fdividef"
-                return f"{quick}({', '.join(args)})"
+            case "div":
+                return self._quotient(call, args)
             case "zero_wins" if call.args[0] == Call("exp", (call.args[1],)):
                 digits = "term" if self._is_term(call.args[1]) else "narrow"
                 times = f"exp_times_{digits}" if self.narrow else "exp_times"
@@ -203,11 +200,32 @@ class CudaDialect:
     def _is_rough(self, call: Call) -> bool:
         return self.roughly and not self.exact and self.real == "float" and call.kind == "float"
 
+    def _quotient(self, call: Call, args: list[str]) -> str | None:
+        """None: as the language divides."""
+        if self._by_divisor(call):
+            return self._divided(args, nearly=self.nearly or call is self.narrowed)
+        if self._is_rough(call):
+            quick = self.use("over_count") if args[1] in self.counts else "__fdividef"
+            return f"{quick}({', '.join(args)})"
+        if self._by_number(call):
+            self.use("divisor")
+            digits = "nearly" if call is self.narrowed else "under"
+            return f"Divisor({args[1]}).{digits}({args[0]})"
+        return None
+
     def _by_divisor(self, call: Call) -> bool:
         by = call.args[1]
         same = isinstance(by, Var) and not by.varying and by.kind == "float"
         rough = self._is_rough(call)
         return same and self.divisors is not None and self.real == "float" and not rough
+
+    def _by_number(self, call: Call) -> bool:
+        """Is an element divided by a number of the text? Compilers know its inverse, then. Halves
+        and their like they multiply by themselves."""
+        match call.args:
+            case (dividend, Lit(value=by, kind="float")) if dividend.varying and math.isfinite(by):
+                return self.real == "float" and abs(math.frexp(by)[0]) not in (0.0, 0.5)
+        return False
 
     def _divided(self, args: list[str], *, nearly: bool) -> str:
         assert self.divisors is not None
