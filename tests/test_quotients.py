@@ -1,64 +1,96 @@
-"""Elements over a value of their row: as IEEE's division, on every backend; multiplied by the
-inverse alone, 41 / 41 is below 1."""
+"""Quotients and casts of elements in generated CUDA, on the emulator: products with an inverse that
+are corrected, and floats that become short integers."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from support.everywhere import BACKENDS, results
+from support.cuda_cases import Case
+from support.emulated import EMULATED
 
 import fusegen as fg
 
-pytestmark = pytest.mark.usefixtures("users_flags")  # with which products are added unrounded
+pytestmark = EMULATED
 
-TINIEST = 2.0**-126
-
-
-@fg.pipeline
-def over(x, d: fg.PerRow):
-    return x / d
+SPECIAL = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1.2e-38, 1e-45,
+                    -1e-40, 5e-39], np.float32)
+SAFE = 2.0**-102  # of quotients and dividends that are IEEE's (docs/special_values.md)
 
 
-@fg.pipeline
-def reached(x):
-    """What is counted in a fold, written, and asked of written quotients."""
-    r = x / fg.max(x)
-    return {"floor": fg.floor(r), "is_most": r >= 1, "count": fg.sum(fg.where(r >= 1, 1.0, 0.0))}
+def floats(count: int, seed: int = 0) -> np.ndarray:
+    """Of every magnitude, and special ones."""
+    bits = np.random.default_rng(seed).integers(0, 2**32, count - SPECIAL.size, np.uint32)
+    return np.concatenate([SPECIAL, bits.view(np.float32)])[None]
 
 
-def _divided(dtype):
-    """Whole multiples of whole divisors of both signs, of every size; and what is not usual."""
-    rng = np.random.default_rng(7)
-    signs, sizes = np.where(np.arange(99) % 3, 1, -1), 2.0 ** rng.integers(-90, 90, 99)
-    whole = np.arange(1.0, 100) * signs * sizes
-    odd = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42, -1e-40, 3e38, -3e38]
-    d = np.concatenate([whole, rng.normal(size=40), 10.0 ** rng.uniform(-37, 37, 40), odd])
-    x = np.tile(np.concatenate([np.arange(-30.0, 60), rng.normal(size=60), odd]), (len(d), 1))
-    x[:99, :90] *= whole[:, None]
-    return x.astype(dtype), d.astype(dtype)
+def emulated(text: Any, x: np.ndarray) -> np.ndarray:
+    """Its first result."""
+    case = Case(fg.pipeline(text), {"x": x}, 1, x.shape[1])
+    return np.asarray(case.emulate(n_rows=4000)[0])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("backend", BACKENDS[1:])
-def test_quotients_are_those_of_ieee(backend, dtype):
-    x, d = _divided(dtype)
-    (got,) = results(backend, over, x, d)
+NUMBERS = (30, 0.7, -3, 127, 1e-3, 1e20, -1e-30, 1e-40, 3e38, 1.0000001, 0.1)
+
+
+@pytest.mark.parametrize("by", NUMBERS)
+def test_quotients_by_numbers_are_those_of_ieee(by: float) -> None:
+    x = floats(20_000)
+    found = emulated(lambda x: (x / by, fg.max(x)), x)
     with np.errstate(all="ignore"):
-        want = x / d[:, None]
-    same = (got == want) & (np.signbit(got) == np.signbit(want)) | (np.isnan(got) & np.isnan(want))
-    assert same[:99, :90].all(), "a quotient that is a number of the type is that number"
-    size = np.abs(x) if dtype == "float32" else np.full_like(x, 1)
-    usual = (size > TINIEST * 2.0**24) & (np.abs(want) > TINIEST) | ~np.isfinite(want) | (x == 0)
-    assert same[usual].mean() > 0.9999
-    with np.errstate(all="ignore"):
-        off = np.abs(got.astype("f8") - want)
-    assert (same | (off <= np.maximum(np.spacing(np.abs(want)), 2.0**-149))).all()
+        wanted = x / np.float32(by)
+    np.testing.assert_allclose(found, wanted, rtol=1.3e-7, atol=3e-45)
+    held = (np.abs(x) >= SAFE) & (np.abs(wanted) >= SAFE) | ~np.isfinite(wanted) | (x == 0)
+    np.testing.assert_array_equal(found[held], wanted[held])
+    np.testing.assert_array_equal(np.signbit(found[held]), np.signbit(wanted[held]))
 
 
-@pytest.mark.parametrize("backend", BACKENDS[1:])
-def test_the_greatest_is_as_great_as_the_greatest(backend):
-    x = np.arange(1, 257, dtype="f4")[:, None] * np.array([[0.5, 1, 0.25]], "f4")
-    floor, is_most, count = results(backend, reached, x)
-    np.testing.assert_array_equal(floor, [[0, 1, 0]] * len(x))
-    np.testing.assert_array_equal(is_most, [[False, True, False]] * len(x))
-    np.testing.assert_array_equal(np.ravel(count), 1)
+def test_halves_are_products_as_they_were() -> None:
+    work = Case(fg.pipeline(lambda x: fg.max(x / 8) + fg.sum(x / 3)), {"x": floats(64)}, 1, 64)
+    text = work.work(n_rows=4000).source.split("below: the kernel")[1]
+    assert "/ 8.0f" in text
+    assert "Divisor(3.0f)" in text
+
+
+def test_sigmoids_rise_and_are_right() -> None:
+    x = np.sort(np.concatenate([
+        np.random.default_rng(1).normal(size=20_000) * 40, np.linspace(-104, 20, 9000),
+        np.linspace(-1e-6, 1e-6, 999)])).astype(np.float32)[None]
+    found = emulated(lambda x: (fg.sigmoid(x), fg.max(x)), x)
+    wanted = 1 / (1 + np.exp(-x.astype(np.float64)))
+    np.testing.assert_allclose(found, wanted, rtol=3e-7, atol=3e-45)
+    assert (np.diff(found[0]) >= 0).all()
+    ends = np.array([[np.inf, -np.inf, np.nan, 0, -0.0, 1e30, -1e30]], np.float32)
+    np.testing.assert_array_equal(emulated(lambda x: (fg.sigmoid(x), fg.max(x)), ends),
+                                  [[1, 0, np.nan, 0.5, 0.5, 1, 0]])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32"])
+@pytest.mark.parametrize("real", ["float32", "float64"])
+def test_floats_become_the_nearest_integers_there_are(dtype: str, real: str) -> None:
+    limits = np.iinfo(dtype)
+    edges = [limits.min, limits.max]
+    near = [e + d for e in edges for d in (-1.5, -1, -0.5, -0.25, 0, 0.25, 0.5, 1, 1.5)]
+    with np.errstate(invalid="ignore"):
+        x = np.concatenate([floats(4000)[0], near, np.linspace(-70_000, 70_000, 5001)])
+        x = x.astype(real)
+    whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=1e30, neginf=-1e30))
+    wanted = np.clip(whole, limits.min, limits.max).astype(np.int64)
+    found = emulated(lambda x: (fg.cast(x, dtype), fg.max(x)), x[None])[0]
+    if dtype == "int32" and real == "float32":  # whose greatest no float32 is
+        wanted[whole >= 2.0**31] = limits.max
+    np.testing.assert_array_equal(found.astype(np.int64), wanted)
+    rounded = emulated(lambda x: (fg.cast(fg.round(x), dtype), fg.max(x)), x[None])[0]
+    nearest = np.clip(np.rint(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=1e30,
+                                            neginf=-1e30)), limits.min, limits.max)
+    np.testing.assert_array_equal(rounded.astype(np.int64), nearest.astype(np.int64))
+
+
+def test_results_of_rows_and_of_lists_are_clamped_so() -> None:
+    x = np.array([[300.5, -3, 7, np.inf], [1, 2, -400, np.nan]], np.float32)
+    case = Case(fg.pipeline(lambda x: (fg.cast(fg.sum(x), "int8"),
+                                       fg.cast(fg.topk(x, 2)[0], "uint8"))), {"x": x}, 2, 4)
+    total, best = case.emulate(n_rows=4000)
+    np.testing.assert_array_equal(total, [127, 0])
+    np.testing.assert_array_equal(best, [[255, 255], [0, 2]])
