@@ -212,7 +212,8 @@ def _down(param: Param, layout: Layout, reader: Reader) -> SourceView:
     call = f"load_along({items}, {load.pointer}, at" if load.shared else (
         f"load_items{_cached(load, reader.schedule)}({items}, {name}_rows, {name}_stride, at")
     memory = (Bring(items, load.type, call, per="" if load.shared else PER_VECTOR),)
-    item = load_line(param, f"{items}[i]", reader.dialect, items)
+    value = reader.dialect.item(items, param.dtype, reader.schedule.width)
+    item = loaded_line(param, value, reader.dialect, items)
     maps = not reader.sweep.monoid.has_scalars
     return SourceView(
         name=name, item=item, alone=item, load=load, brings=memory,

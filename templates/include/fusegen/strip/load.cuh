@@ -13,6 +13,7 @@ struct Along {
     int row;
 
     __device__ __forceinline__ T operator[](int i) const { return vectors[i * Layout::kWidth + row]; }
+    __device__ __forceinline__ float widened(int i) const { return vectors.widened(i * Layout::kWidth + row); }
     __device__ __forceinline__ void set(int i, T item) const { vectors.set(i * Layout::kWidth + row, item); }
 };
 
