@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import nvrtc
 from support.cuda_cases import Case
 from support.emulated import EMULATED
 
@@ -102,7 +103,8 @@ def holders(work: Work) -> list[CudaSchedule]:
 
 
 def kernel_of(work: Work, one: CudaSchedule) -> str:
-    return cuda_source(work.program, one).text().split("below: the kernel")[1]
+    """Its text without comments, which quote users' lines."""
+    return re.sub(r"//.*", "", cuda_source(work.program, one).text().split("below: the kernel")[1])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -130,7 +132,7 @@ def test_it_is_made_once(name: str, n_cols: int) -> None:
     found = holders(work)
     assert found
     for one in found:
-        text = re.sub(r"//.*", "", kernel_of(work, one))
+        text = kernel_of(work, one)
         assert text.count(MADE[name]) == 1, (one.describe(), text)
 
 
@@ -147,3 +149,32 @@ def test_rows_stay_where_it_is_kept(name: str, n_cols: int) -> None:
     """Making it again takes longer than reading the row does: two to three times as long."""
     work = case_of(name, 1, n_cols, "bfloat16").work(n_rows=4000, aligned=n_cols % 8 == 0)
     assert work.schedule in holders(work), work.schedule.describe()
+
+
+@fg.pipeline
+def weighted(x, weight: fg.PerColumn, bias: fg.PerColumn):  # type: ignore[no-untyped-def]
+    y = x * fg.sigmoid(x)
+    return (y - fg.mean(y)) * fg.rsqrt(fg.var(y) + 1e-5) * weight + bias
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("n_cols", [300, 4096, 4099])
+def test_beside_what_all_rows_share(n_cols: int, dtype: str) -> None:
+    """Right, made once, and nothing that threads hold goes through memory."""
+    kind, rng = dtype_of(dtype).numpy, np.random.default_rng(1)
+    arrays = {"x": rng.standard_normal((3, n_cols)).astype(kind),
+              "weight": rng.standard_normal(n_cols).astype(kind),
+              "bias": rng.standard_normal(n_cols).astype(kind)}
+    case = Case(weighted, arrays, 3, n_cols)
+    x, weight, bias = (a.astype(np.float64) for a in arrays.values())
+    wanted = _normed(x / (1 + np.exp(-x)), 1e-5) * weight + bias
+    work = case.work(n_rows=4000, aligned=n_cols % 8 == 0)
+    for one in holders(work)[:4]:
+        (found,) = case.emulate(schedule=one, aligned=n_cols % 8 == 0)
+        slack = 2e-5 if dtype == "float32" else 3e-2
+        np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=slack, atol=slack)
+        assert kernel_of(work, one).count("sigmoid(") == 1
+        if not nvrtc.available():
+            source = cuda_source(work.program, one).text()
+            (report,) = nvrtc.compile_for(source, "sm_90").reports
+            assert report.spill_bytes <= 16, (one.describe(), report)

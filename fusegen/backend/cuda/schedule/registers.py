@@ -89,15 +89,14 @@ class Needs:
             return self._collecting(one)
         if one.in_warp or not self.stores or self.lists:
             return None
-        words = max(self.words - _BESIDE, self.kept_bytes // 4)
+        words, shared = max(self.words - _BESIDE, self.kept_bytes // 4), 0
         if self.extra and one.has_edges and self.kept_bytes == VECTOR_BYTES:
             # What all rows share comes a vector at a time (on_chip.mapped_at_once).
-            held = one.vectors * VECTOR_BYTES // 4 + _AT_ONCE * self.extra
-            return self._least(one, _BASE + self.state + held)
+            words, shared = VECTOR_BYTES // 4, _AT_ONCE * self.extra
         several = words > VECTOR_BYTES // 4
         if several and _room(one) > 1:
             return None
-        need = _BASE + self.state + one.vectors * words
+        need = _BASE + self.state + one.vectors * words + shared
         if self.heavy:
             need += _WORK + (one.items - one.vectors * words if keeps_value(one) else 0)
         if several and one.width == MAX_WIDTH:
