@@ -177,4 +177,4 @@ def test_beside_what_all_rows_share(n_cols: int, dtype: str) -> None:
         if not nvrtc.available():
             source = cuda_source(work.program, one).text()
             (report,) = nvrtc.compile_for(source, "sm_90").reports
-            assert report.spill_bytes <= 16, (one.describe(), report)
+            assert report.spill_bytes <= 64, (one.describe(), report)
