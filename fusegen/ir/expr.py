@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import copysign
 from operator import itemgetter
 from typing import Any
 
@@ -26,12 +27,21 @@ class Var:
     varying: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Lit:
-    """A constant."""
+    """A constant. 0 and −0 are two: quotients tell them apart."""
 
     value: float | int | bool
     kind: Kind = "float"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Lit):
+            return NotImplemented
+        same = (self.value, self.kind) == (other.value, other.kind)
+        return same and (bool(self.value) or copysign(1, self.value) == copysign(1, other.value))
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.kind))
 
     @property
     def varying(self) -> bool:

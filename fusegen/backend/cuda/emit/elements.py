@@ -54,18 +54,22 @@ class ElementPrinter:
         """The sources and lets that an item needs, as declarations inside the item loop; `made`:
         a value that is kept is made here."""
         names, lets = needed(self.sweep, exprs)
-        making = made and bool(self.keeps.value) and TERM.name in names
-        lines = [self.sources[n].item for n in names if not (making and n == TERM.name)]
-        if making:
-            lines = self._made(names) + lines
-        return lines + [self.dialect.let(let.name, let.expr, let.note) for let in lets]
+        if made and self.keeps.value and TERM.name in names:
+            return self._made(names, lets)
+        return [*(self.sources[n].item for n in names), *map(self._let, lets)]
 
-    def _made(self, names: Sequence[str]) -> list[Line]:
-        """A value that later sweeps need again, of what is loaded."""
-        *lets, last = self.keeps.value
-        lines = [self.sources[n].item for n in self.keeps.loads if n not in names]
-        lines += [self.dialect.let(let.name, let.expr, let.note) for let in lets]
-        return lines + self._kept(last.expr, last.note)
+    def _made(self, names: Sequence[str], lets: Sequence[Let]) -> list[Line]:
+        """Likewise, where a value is made that later sweeps need again: all that is loaded, what it
+        is made of, the value itself, and then what else there is, which may be made of it."""
+        *own, last = self.keeps.value
+        loaded = {*names, *self.keeps.loads} - {TERM.name}
+        lines = [self.sources[s.name].item for s in self.sweep.loads if s.name in loaded]
+        lines += [*map(self._let, own), *self._kept(last.expr, last.note)]
+        done = {let.name for let in own}
+        return lines + [self._let(let) for let in lets if let.name not in done]
+
+    def _let(self, let: Let) -> Line:
+        return self.dialect.let(let.name, let.expr, let.note)
 
     def _kept(self, value: Expr, note: str = "") -> list[Line]:
         return [self.dialect.let(TERM.name, value, note),
@@ -216,14 +220,14 @@ class ElementPrinter:
 
     def row_values(self) -> list[tuple[str, str]]:
         """Row values that element expressions use, in order of first use."""
-        monoid = self.sweep.monoid
-        exprs: list[Expr] = [let.expr for let in self.sweep.lets]
+        monoid, lets = self.sweep.monoid, (*self.sweep.lets, *self.keeps.value)
+        exprs: list[Expr] = [let.expr for let in lets]
         exprs += [c.lift for c in monoid.components if not isinstance(c, Own)]
         exprs += [lift for o in monoid.own for lift in o.lifts]
         exprs += [r.atom for r in monoid.relatives]
         exprs += [s.value for s in self.sweep.element_stores]
         exprs += [Var(name) for name in monoid.held]
-        local = {r.name for r in monoid.relatives} | {let.name for let in self.sweep.lets}
+        local = {r.name for r in monoid.relatives} | {let.name for let in lets}
         found: dict[str, str] = {}
         for expr in exprs:
             for var in variables(expr).values():
