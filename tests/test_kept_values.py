@@ -178,3 +178,135 @@ def test_beside_what_all_rows_share(n_cols: int, dtype: str) -> None:
             source = cuda_source(work.program, one).text()
             (report,) = nvrtc.compile_for(source, "sm_90").reports
             assert report.spill_bytes <= 64, (one.describe(), report)
+
+
+# ---- beside what else a text folds, and numbers of rows ----
+
+
+def _tanh_and_squares(x):  # type: ignore[no-untyped-def]
+    y = fg.tanh(x)
+    return y - fg.max(y), fg.max(x * x)
+
+
+def _of_a_let_that_is_folded(x):  # type: ignore[no-untyped-def]
+    u = fg.tanh(x)
+    y = x * (1 + u)
+    return y * fg.rsqrt(fg.mean(y * y) + 1e-6), fg.max(u)
+
+
+def _of_a_let_that_is_summed(x):  # type: ignore[no-untyped-def]
+    u = fg.exp(-fg.abs(x))
+    y = fg.log(u + 1.5)
+    return y - fg.mean(y), fg.sum(u * u)
+
+
+def _nested(x):  # type: ignore[no-untyped-def]
+    y = fg.erf(fg.tanh(x) * 2)
+    return y - fg.max(y), y * fg.sum(y)
+
+
+def _of_a_sum_that_is_summed(x, r):  # type: ignore[no-untyped-def]
+    s = x + r
+    t = fg.tanh(s)
+    return t - fg.max(t), fg.sum(s)
+
+
+def _of_a_product_that_is_summed(x, r):  # type: ignore[no-untyped-def]
+    y = x * fg.abs(x)
+    s = y + r
+    return s - fg.max(s), fg.sum(y)
+
+
+def _by_columns(x, w: fg.PerColumn):  # type: ignore[no-untyped-def]
+    s = x * w
+    return s - fg.max(s), fg.max(x)
+
+
+def _by_rows(x, b: fg.PerRow):  # type: ignore[no-untyped-def]
+    y = fg.tanh(x * b)
+    return y - fg.max(y)
+
+
+def _by_rows_of_two(x, r, b: fg.PerRow):  # type: ignore[no-untyped-def]
+    s = x * b + r
+    return s - fg.max(s)
+
+
+def _by_a_number(x, *, cap=30.0):  # type: ignore[no-untyped-def]
+    y = cap * fg.tanh(x / cap)
+    return y - fg.mean(y)
+
+
+def _ragged(x, n: fg.PerRow):  # type: ignore[no-untyped-def]
+    y = fg.tanh(fg.ragged(x, n))
+    return y - fg.max(y)
+
+
+def _numbered(x):  # type: ignore[no-untyped-def]
+    y = fg.tanh(x)
+    return y - fg.max(y), fg.argmax(y)
+
+
+def _whole(x, r):  # type: ignore[no-untyped-def]
+    s = x * r
+    return s, fg.max(s) - s
+
+
+BESIDE: tuple[Any, ...] = (
+    _tanh_and_squares, _of_a_let_that_is_folded, _of_a_let_that_is_summed, _nested,
+    _of_a_sum_that_is_summed, _of_a_product_that_is_summed, _by_columns, _by_rows, _by_rows_of_two,
+    _by_a_number, _ragged, _numbered, _whole)
+
+
+def _given(text: Any, n_rows: int, n_cols: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(7)
+    known = {"x": (n_rows, n_cols), "r": (n_rows, n_cols), "w": (n_cols,), "b": (n_rows,)}
+    kind = np.int32 if text is _whole else np.float32
+    found = {a: (rng.standard_normal(known[a]) * 2).astype(kind)
+             for a in fg.pipeline(text).signature.arrays if a in known}
+    if "n" in fg.pipeline(text).signature.arrays:
+        found["n"] = np.array([n_cols - 2 * r for r in range(n_rows)])
+    return found
+
+
+@pytest.mark.parametrize("n_cols", [300, 4096])
+@pytest.mark.parametrize("text", BESIDE, ids=lambda t: t.__name__)
+def test_beside_what_else_is_folded(text: Any, n_cols: int) -> None:
+    """Everything is declared once, before what is made of it, and every number is at hand."""
+    constants = {"cap": 30.0} if text is _by_a_number else {}
+    case = Case(fg.pipeline(text), _given(text, 3, n_cols), 3, n_cols, constants,
+                varied=bool(constants))
+    work = case.work(n_rows=4000)
+    wanted = case.reference()  # NumPy, in the text's own order
+    for one in [*holders(work)[:2], work.schedule]:
+        for a, w in zip(case.emulate(schedule=one), wanted, strict=True):
+            np.testing.assert_allclose(a, w, rtol=3e-5, atol=3e-5, err_msg=one.describe())
+
+
+@pytest.mark.parametrize("zeros", [(0.0, -0.0), (-0.0, 0.0)])
+def test_zeros_of_either_sign_are_two_texts(zeros: tuple[float, float]) -> None:
+    """Kernels are found again by what they say: 0 and -0 are equal, and their inverses are not."""
+    x = np.random.default_rng(0).standard_normal((2, 300)).astype(np.float32)
+    for zero in zeros:
+        def text(x):  # type: ignore[no-untyped-def]
+            y = fg.tanh(x)
+            return fg.where(y < fg.max(y), zero, y)  # noqa: B023
+
+        (found,) = Case(fg.pipeline(text), {"x": x}, 2, 300).emulate()
+        assert (np.signbit(found[found == 0]) == np.signbit(zero)).all()
+        assert (found == 0).sum() == 2 * 299
+
+
+@pytest.mark.parametrize("n_cols", [300, 4096])
+def test_of_several_the_last_is_kept(n_cols: int) -> None:
+    @fg.pipeline
+    def two(x):  # type: ignore[no-untyped-def]
+        t = fg.tanh(x)
+        y = fg.erf(t * 2)
+        return y - fg.max(y), fg.sum(t)
+
+    x = np.zeros((1, n_cols), np.float32)
+    work = Case(two, {"x": x}, 1, n_cols).work(n_rows=4000)
+    for one in holders(work):
+        text = kernel_of(work, one)
+        assert (text.count("tanhf("), text.count("erff(")) == (1, 1), one.describe()

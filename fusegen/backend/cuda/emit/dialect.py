@@ -263,8 +263,8 @@ class CudaDialect:
     def stored(self, expr: Expr, dtype: DType) -> str:
         """A computed value as an element to store: rounded to nearest, integers clamped."""
         match expr:
-            case Call(op="to_int", args=(real,)) if real.kind == "float" and dtype.name in _SHORT:
-                # Floats have all values of the type: no 64 bits are needed.
+            case Call(op="to_int", args=(real,)) if real.kind == "float" and dtype.name in _LIMITS:
+                # Clamped before it is whole: no 64 bits are needed.
                 return self._clamped(self.use("clamped_real"), self.text(real), dtype)
         value = self.text(expr)
         if dtype.kind == "float":
@@ -292,7 +292,6 @@ def divisor_name(value: str) -> str:
     return f"{value.replace('.', '_')}_divisor"
 
 
-_SHORT = frozenset({"int8", "int16", "uint8", "uint16"})
 _LIMITS = {
     "int8": "-128, 127", "int16": "-32768, 32767", "int32": "-2147483648LL, 2147483647LL",
     "uint8": "0, 255", "uint16": "0, 65535", "uint32": "0, 4294967295LL",

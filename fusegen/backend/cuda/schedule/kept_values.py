@@ -58,6 +58,14 @@ def keeps_heavy(program: Program) -> bool:
     return any(value.heavy for value in map(kept_value, program.kernels) if value)
 
 
+def keeps_more(program: Program) -> bool:
+    """Do threads have to hold more beside such a value: other arrays, or several results?"""
+    later = [s for value in map(kept_value, program.kernels) if value and value.heavy
+             for s in value.sweeps[1:]]
+    rows = {p.name for k in program.kernels for p in k.elements}
+    return any(len(s.element_stores) > 1 or rows & {*s.streams} for s in later)
+
+
 def keeps_value(schedule: CudaSchedule) -> bool:
     """Do threads hold so little of a row that they have registers for it?"""
     return isinstance(schedule.home, Registers | Band) and schedule.items <= MAX_ITEMS

@@ -20,7 +20,7 @@ from fusegen.backend.cuda.schedule.cuda import (
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures
 from fusegen.backend.cuda.schedule.fold_prices import price_of_folds
 from fusegen.backend.cuda.schedule.homes import Home, Registers, Shared, slice_bytes
-from fusegen.backend.cuda.schedule.kept_values import keeps_heavy
+from fusegen.backend.cuda.schedule.kept_values import keeps_heavy, keeps_more
 from fusegen.backend.cuda.schedule.lanes import lane_schedules
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Lanes, Thread, tree
 from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
@@ -193,11 +193,11 @@ class Menu:
         kernels, monoids = self.program.kernels, [s.monoid for s in self.program.sweeps]
         narrow = all(p.dtype.itemsize == 2 for k in kernels for p in k.elements)
         inputs = max(sum(not p.output and p.shape != "scalar" for p in k.params) for k in kernels)
-        seeks = any(m.best and not m.levels for m in monoids)
+        seeks, heavy = any(m.best and not m.levels for m in monoids), keeps_heavy(self.program)
         return Needs(state=self.state, words=self.words, lists=tuple(self.lists), inputs=inputs,
                      stores=self.work.stores, kept_bytes=self.kept_bytes, narrow=narrow,
                      wide=self.wide, calls=self.calls, rows=self.work.rows, seeks=seeks,
-                     extra=self.work.extra, heavy=keeps_heavy(self.program))
+                     extra=self.work.extra, heavy=heavy, more=keeps_more(self.program))
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         arrays = max(sum(not p.output for p in k.elements) for k in self.program.kernels)

@@ -54,6 +54,7 @@ class Needs:
     calls: bool  # are functions called?
     seeks: bool  # are columns of extremes sought, and no sums made about a pivot?
     heavy: bool  # is a value kept that takes long to make?
+    more: bool  # and is more held beside it than such a value needs?
     rows: int | None  # of a call, where they are known
 
     def limit(self, one: CudaSchedule) -> CudaSchedule:
@@ -87,7 +88,7 @@ class Needs:
             return None
         if one.lists == "collected" and len(self.lists) == 1 and self.state <= _LIGHT_STATE:
             return self._collecting(one)
-        if one.in_warp or not self.stores or self.lists:
+        if one.in_warp or not self.stores or self.lists or self.more:
             return None
         words, shared = max(self.words - _BESIDE, self.kept_bytes // 4), 0
         if self.extra and one.has_edges and self.kept_bytes == VECTOR_BYTES:

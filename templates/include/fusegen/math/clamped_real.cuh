@@ -2,18 +2,13 @@
 
 namespace fusegen {
 
-// A real number as a T of 8 or 16 bits: toward zero, or the nearest of its values; NaN becomes 0.
-template <typename T>
-__device__ __forceinline__ T clamped_real(float a, int least, int most)
+// A real number as a T of up to 32 bits: toward zero, or the nearest of its values; NaN becomes 0. The greatest of 32
+// bits is no float: the next one is, and beyond.
+template <typename T, typename Real>
+__device__ __forceinline__ T clamped_real(Real a, long long least, long long most)
 {
-    const float inside = fminf(fmaxf(a, least), most);
-    return static_cast<T>(a == a ? static_cast<int>(inside) : 0);
-}
-template <typename T>
-__device__ __forceinline__ T clamped_real(double a, int least, int most)
-{
-    const double inside = fmin(fmax(a, least), most);
-    return static_cast<T>(a == a ? static_cast<int>(inside) : 0);
+    if (!(a < static_cast<Real>(most))) return a == a ? static_cast<T>(most) : 0;
+    return a > static_cast<Real>(least) ? static_cast<T>(a) : static_cast<T>(least);
 }
 
 }  // namespace fusegen
