@@ -610,7 +610,7 @@ def test_arguments_are_checked():
         fg.grad(L.argmax)
     with pytest.raises(fg.TraceError, match="inside a pipeline"):
         fg.pipeline(lambda x: fg.grad(L.rms_norm, wrt="weight")(x, x))(rows())
-    first = r"(?s)misses weight.*come first: .*\(grad, x, weight\)"
+    first = r"(?s)misses weight.*come first: grad, x, weight"
     with pytest.raises(fg.ArgumentError, match=first):
         fg.grad(L.rms_norm, wrt="weight")(rows(), rows())
 

@@ -142,10 +142,9 @@ class Gradient(Pipeline):
 
     def _wanted(self, name: str, value: Value | None) -> g.Input:
         if value is None:
-            arrays = ", ".join(self.signature.arrays)
-            raise ArgumentError(f"{self.name} misses {name}",
-                                why="It is the gradient with respect to this input.",
-                                fix=f"Gradients of results come first: {self.name}({arrays}).")
+            raise ArgumentError(
+                f"{self.name} misses {name}", why="It is the gradient with respect to this input.",
+                fix=f"Gradients of results come first: {', '.join(self.signature.arrays)}.")
         assert isinstance(value.node, g.Input)  # the tracer's own: see _inline
         return value.node
 
