@@ -72,7 +72,7 @@ class Parked(AnyHome):
             f"for (int i = 0; i < live * kWidth; ++i) {a.name}_parked[i] = {a.name}_first[i];",
         ))
 
-    def brings(self, name: str, kind: str, *, again: bool) -> tuple[Bring, ...]:
+    def brings(self, name: str, kind: str) -> tuple[Bring, ...]:
         loop = f"for (int i = 0; i < n * kWidth; ++i) items.set(i, {name}_parked[i]);"
         return (Bring(f"{name}_items", kind, f"[&](auto& items, int n) {{ {loop} }}({name}_items"),)
 
