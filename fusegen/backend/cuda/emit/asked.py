@@ -25,6 +25,6 @@ def span_asked(
 ) -> tuple[str | Line, ...]:
     """Without what only chunks ask for, where none is folded or mapped as a whole."""
     sweeps = [views[s.number] for s in kernel.sweeps]
-    if any((v.folds and not v.unpacked_twice) or v.stores for v in sweeps):
+    if any((v.folds and not v.made_twice) or v.stores for v in sweeps):
         return tuple(lines)
     return tuple(ln for ln in lines if not (isinstance(ln, Line) and ln.declares == WHOLE))

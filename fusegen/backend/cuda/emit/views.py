@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -216,13 +217,14 @@ class SweepView:
         return self.state is not None or bool(self.lists or self.stores)
 
     @property
-    def unpacked_twice(self) -> bool:
-        """Do several loops of the fold unpack the same items, as for a mean and for sums about it?
-        Compilers that see both in one piece keep what the first has made, twice the registers of
-        the items themselves, and spill it."""
-        narrow = {f"{ld.name}_items" for ld in self.loads if ld.narrow}
+    def made_twice(self) -> bool:
+        """Do several loops of the fold make the same of items, as for a mean and for sums about it,
+        if only of 16 bits the floats? Compilers that see both in one piece keep what the first has
+        made, as many registers as the items take or twice as many, and spill it."""
+        there = {ld.name for ld in self.loads if not ld.narrow}
         loops = (self.fold_lines, *(lift.lines for lift in self.lifts))
-        return not self.pivots_first and sum(bool(narrow & uses_of(ls)) for ls in loops) > 1
+        made = Counter(name for lines in loops for name in {ln.declares for ln in lines} - there)
+        return not self.pivots_first and any(n > 1 for name, n in made.items() if name)
 
     @property
     def folds(self) -> bool:

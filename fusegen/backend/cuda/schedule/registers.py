@@ -64,6 +64,8 @@ class Needs:
         need = 24 + self.state + one.vectors * self.words + (56 if self.wide else 0)
         if one.home.next_chunk and self.words > VECTOR_BYTES // 4:  # there twice, of several arrays
             need += one.vectors * self.words
+        if self.heavy and not keeps_value(one):  # made several at a time, where they are used
+            need += 3 * _WORK
         collected = one.lists == "collected" and not one.in_warp
         need += (32 if collected else 16) * max(0, len(self.lists) - 1)
         need += 32 * any(best.kind == "int" for best in self.lists)
@@ -99,7 +101,7 @@ class Needs:
             return None
         need = _BASE + self.state + one.vectors * words + shared
         if self.heavy:
-            need += _WORK + (one.items - one.vectors * words if keeps_value(one) else 0)
+            need += _WORK + (one.items - one.vectors * words if keeps_value(one) else _WORK)
         if several and one.width == MAX_WIDTH:
             need += _UNPACKED * one.vectors
         return self._least(one, need)
