@@ -22,7 +22,17 @@ def test_a_text_is_what_torch_makes_of_it(name: str) -> None:
         outs = found if isinstance(found, tuple) else (found,)
         held = tuple(torch.from_numpy(np.array(a)) for a in outs)
         assert everyday.error_of(cell, inputs, held) < 1e-4
-        assert everyday.error_of(cell, inputs, tuple(a + 1 for a in held)) > 0.1
+        for wrong in (2, float("nan")):
+            off = tuple(a + wrong if a.is_floating_point() else (a + 1) % 5 for a in held)
+            assert everyday.error_of(cell, inputs, off) > 0.1
+
+
+def test_an_index_is_right_if_what_it_names_is() -> None:
+    cell = everyday.Cell("extremes", (1, 4), 1, "float32")
+    x = torch.tensor([[1.0, 3.0, 3.0, 1.0]])
+    found = tuple(torch.tensor([n]) for n in (3.0, 2, 1.0, 3))
+    assert everyday.error_of(cell, (x,), found) == 0
+    assert everyday.error_of(cell, (x,), (*found[:3], torch.tensor([1]))) > 0.1
 
 
 def test_cells_have_keys_of_their_own_and_rows_of_one_size() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import fusegen as fg
+from scans.texts import difference
 
 BYTES = 64 << 20  # of the first array, where rows are many
 
@@ -175,23 +176,12 @@ def inputs_of(cell: Cell, device: str) -> tuple[torch.Tensor, ...]:
     return tuple(torch.randn(cell.shape, device=device).to(kind) for _ in names)
 
 
-def results_of(cell: Cell, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """By torch in float64."""
-    text: Callable[..., Any] = ONE[cell.work] if cell.work in ONE else TWO[cell.work]
-    found = text(Rows, *(x.double().movedim(cell.axis, -1) for x in inputs))
-    return found if isinstance(found, tuple) else (found,)
-
-
 def error_of(cell: Cell, inputs: tuple[torch.Tensor, ...], found: Any) -> float:
-    """The largest difference beside 1 or a result's own size; of columns, how many differ."""
-    worst = 0.0
-    outs = found if isinstance(found, tuple) else (found,)
-    for got, wanted in zip(outs, results_of(cell, inputs), strict=True):
-        if got.ndim == len(cell.shape):
-            got = got.movedim(cell.axis, -1)
-        want = wanted.reshape(got.shape)
-        if not got.dtype.is_floating_point:
-            worst = max(worst, float((got != want).double().mean()))
-            continue
-        worst = max(worst, float(((got.double() - want).abs() / (1 + want.abs())).max()))
-    return worst
+    """Greatest difference from what torch makes of the text in float64."""
+    text: Callable[..., Any] = ONE[cell.work] if cell.work in ONE else TWO[cell.work]
+    rows = [x.double().movedim(cell.axis, -1) for x in inputs]
+    want = text(Rows, *rows)
+    got = found if isinstance(found, tuple) else (found,)
+    want = want if isinstance(want, tuple) else (want,)
+    lying = [g.movedim(cell.axis, -1) if g.ndim == len(cell.shape) else g for g in got]
+    return max(difference(g, w.reshape(g.shape), rows[0]) for g, w in zip(lying, want, strict=True))

@@ -119,20 +119,24 @@ _CHECKED = 1 << 22  # elements
 
 
 def error_of(cell: Cell, inputs: tuple[torch.Tensor, ...], got: Any) -> float:
-    """Greatest error of some rows, beside the values in float64; infinity for NaN. An index is held
-    to the value that it names."""
+    """Greatest difference of some rows from the values in float64."""
     step = max(1, cell.rows * cell.cols // _CHECKED)
     some = tuple((x[::step] if x.ndim == 2 else x).double() for x in inputs)
     want = EAGER[cell.work](*some, **named(cell))
     got = got if isinstance(got, tuple) else (got,)
     want = tuple(want) if isinstance(want, tuple) else (want,)
     source = torch.softmax(some[0], -1) if cell.work == "softmax_topk" else some[0]
-    worst, small = 0.0, _SMALL.get(cell.work, 1.0)
-    for g, w in zip(got, want, strict=True):
-        mine = g[::step]
-        if g.dtype == torch.int64:
-            mine, w = (source.gather(-1, i.view(len(some[0]), -1)) for i in (mine, w))
-        assert mine.shape == w.shape, f"{cell.key}: {tuple(mine.shape)}, not {tuple(w.shape)}"
-        off = ((mine.double() - w).abs() / (small + w.abs())).max()
-        worst = max(worst, float(off.nan_to_num(float("inf"))))
-    return worst
+    small = _SMALL.get(cell.work, 1.0)
+    return max(difference(g[::step], w, source, small) for g, w in zip(got, want, strict=True))
+
+
+def difference(
+    got: torch.Tensor, want: torch.Tensor, source: torch.Tensor, small: float = 1.0
+) -> float:
+    """Greatest one, beside `small` and the value; infinity for NaN. Indices are held to the values
+    of `source` that they name."""
+    if got.dtype == torch.int64:
+        got, want = (source.gather(-1, i.view(len(source), -1)) for i in (got, want))
+    assert got.shape == want.shape, f"{tuple(got.shape)}, not {tuple(want.shape)}"
+    off = ((got.double() - want).abs() / (small + want.abs())).max()
+    return float(off.nan_to_num(float("inf")))

@@ -114,11 +114,11 @@ def _elements(
 ) -> tuple[float, float, bool]:
     """Instructions of an element, and to finish a row; are elements written? `holds`: do lanes of
     a warp hold the row? `keeps`: do threads keep a value that takes long?"""
-    value = kept_value(kernel) if keeps else None
+    value, made = kept_value(kernel) if keeps else None, 0.0
     if value and value.heavy:
         kernel = replace(kernel, sweeps=value.sweeps)
+        made = sum(of_value(one.expr) for one in value.lets)
     scope = _Scope(kernel, in_warp, holds, band, width, load)
-    made = sum(of_value(one.expr) for one in value.lets) if value and value.heavy else 0.0
     item = sum(map(scope.item, scope.sweeps)) + scope.moved + made
     return item, scope.finish, scope.written
 

@@ -93,8 +93,8 @@ class Menu:
         self.kept_bytes = sum(kept.values()) if whole else 0
         self.shifted = sum(loader_of(p, kernel, vector) == "load_shifted" for p in found)
         self.work = Work(
-            rows=self.problem.n_rows or None, vectors=self.n_vectors, width=self.width,
-            sweeps=max(len(k.sweeps) for k in self.program.kernels),
+            rows=p.n_rows or None, vectors=self.n_vectors, heavy=keeps_heavy(self.program),
+            sweeps=max(len(k.sweeps) for k in self.program.kernels), width=self.width,
             stores=any(s.element_stores for s in self.program.sweeps),
             extra=max(sum(n not in kept for n in s.reads) for s in kernel.sweeps) if kept else 0,
             vector_bytes=max(VECTOR_BYTES, self.kept_bytes), scarce=2.0 if self.lists else SCARCE,
@@ -193,11 +193,11 @@ class Menu:
         kernels, monoids = self.program.kernels, [s.monoid for s in self.program.sweeps]
         narrow = all(p.dtype.itemsize == 2 for k in kernels for p in k.elements)
         inputs = max(sum(not p.output and p.shape != "scalar" for p in k.params) for k in kernels)
-        seeks, heavy = any(m.best and not m.levels for m in monoids), keeps_heavy(self.program)
+        seeks = any(m.best and not m.levels for m in monoids)
         return Needs(state=self.state, words=self.words, lists=tuple(self.lists), inputs=inputs,
                      stores=self.work.stores, kept_bytes=self.kept_bytes, narrow=narrow,
                      wide=self.wide, calls=self.calls, rows=self.work.rows, seeks=seeks,
-                     extra=self.work.extra, heavy=heavy, more=keeps_more(self.program))
+                     extra=self.work.extra, heavy=self.work.heavy, more=keeps_more(self.program))
 
     def _lanes(self) -> Iterator[CudaSchedule]:
         arrays = max(sum(not p.output for p in k.elements) for k in self.program.kernels)

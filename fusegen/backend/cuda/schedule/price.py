@@ -13,7 +13,6 @@ from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSche
 from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, Figures, ManyRows
 from fusegen.backend.cuda.schedule.homes import Stay
 from fusegen.backend.cuda.schedule.instructions import effort
-from fusegen.backend.cuda.schedule.kept_values import keeps_heavy
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.cuda.schedule.occupancy import resident, slice_room, slots, uneven
 from fusegen.backend.cuda.schedule.work import Price, Work
@@ -47,7 +46,7 @@ def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price
 
 def with_elements(price: Price, program: Program, one: CudaSchedule, work: Work) -> Price:
     """The price where elements may take more instructions than are issued while they are moved."""
-    if not keeps_heavy(program):
+    if not work.heavy:
         return price
     target = one.target
     slots = FIGURES.short_rows.slots / FIGURES.many.stalled

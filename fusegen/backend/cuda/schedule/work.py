@@ -21,6 +21,7 @@ class Work:
     extra: int  # arrays beside those on chip that one sweep reads
     vector_bytes: int  # of one vector in every array that can stay on chip
     width: int = 1  # elements of a vector
+    heavy: bool = False  # does it make values that take long, and are worth keeping?
     scarce: float = SCARCE
 
     def few(self, target: CudaTarget) -> bool:
