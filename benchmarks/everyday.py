@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streams.runs import described_run, save
-from streams.supervise import Here, compile_ahead, records
+from streams.runs import described_run
+from streams.supervise import Here, compile_ahead, reports
 
 REPETITIONS = 9
 TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}  # beside 1 or the result
@@ -100,16 +100,11 @@ def main() -> int:
     for message in compile_ahead(asked, compile_one, args.jobs):
         print(f"compiling ahead failed: {message}", file=sys.stderr)
     run = described_run(args.commit, repetitions=REPETITIONS)
-    found: dict[str, Any] = {"runs": [run], "environment": {}, "cells": []}
-    for kind, record in records(asked, lambda: Here(Bench().measure), args.seconds):
-        if kind == "environment":
-            found["environment"] = record
-            continue
-        record.pop("ends", None)
-        found["cells"].append(record)
-        save(args.output, found)
-    print(report(found["cells"]))
-    return int(any(r["status"] != "ok" for r in found["cells"]))
+    found: list[dict[str, Any]] = []
+    for now in reports(asked, lambda: Here(Bench().measure), args.seconds, run, args.output):
+        found = now["cells"]
+    print(report(found))
+    return int(any(r["status"] != "ok" for r in found))
 
 
 if __name__ == "__main__":

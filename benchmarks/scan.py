@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from scans.draws import WORKS, Cell, drawn, most_bytes
-from streams.runs import described_run, save
-from streams.supervise import Here, compile_ahead, compile_others, records
+from streams.runs import described_run
+from streams.supervise import Here, compile_ahead, compile_others, reports
 
 REPETITIONS, WORST = 9, 10
 PEERS = ("torch", "compile")
@@ -205,17 +205,13 @@ def main() -> int:
         print(f"compiling ahead failed: {message}", file=sys.stderr)
     run = described_run(args.commit, seed=args.seed, cells=args.cells, peers=args.peers,
                         warm=args.warm, target=args.target, repetitions=REPETITIONS)
-    found: dict[str, Any] = {"runs": [run], "environment": {}, "cells": []}
-    for kind, record in records(cells, lambda: bench(args), args.seconds):
-        if kind == "environment":
-            found["environment"] = record
-            continue
-        record.pop("ends", None)
-        found["cells"].append(record)
-        save(args.output, found)
-        if [r["work"] for r in found["cells"]].count(record["work"]) == args.cells:
-            print(report([r for r in found["cells"] if r["work"] == record["work"]]), flush=True)
-    return int(any(r["status"] != "ok" for r in found["cells"]))
+    found: list[dict[str, Any]] = []
+    for now in reports(cells, lambda: bench(args), args.seconds, run, args.output):
+        found = now["cells"]
+        alike = [r for r in found if r["work"] == found[-1]["work"]]
+        if len(alike) == args.cells:
+            print(report(alike), flush=True)
+    return int(any(r["status"] != "ok" for r in found))
 
 
 if __name__ == "__main__":

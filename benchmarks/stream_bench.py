@@ -83,7 +83,6 @@ def _measured(args: argparse.Namespace, wanted: list[Cell]) -> dict[str, Any]:
             report["environment"] = run["environment"] = found
             print(", ".join(v if k == "gpu" else f"{k} {v}" for k, v in found.items()))
             continue
-        found.pop("ends", None)
         report["cells"].append(found)
         if found["group"] != group:
             group = found["group"]

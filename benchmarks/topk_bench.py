@@ -75,7 +75,6 @@ def _measured(args: argparse.Namespace, wanted: list[ListCell]) -> dict[str, Any
             report["environment"] = found
             print(", ".join(v if k == "gpu" else f"{k} {v}" for k, v in found.items()))
             continue
-        found.pop("ends", None)
         report["cells"].append(found)
         print(list_summary.line(found), flush=True)
         save(args.output, report)  # after every cell: what was measured is not lost

@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streams.runs import described_run, save
-from streams.supervise import Here, compile_ahead, records
+from streams.runs import described_run
+from streams.supervise import Here, compile_ahead, reports
 
 import fusegen as fg
 
@@ -201,18 +201,15 @@ def main() -> int:
     if args.jobs:
         for message in compile_ahead(wanted, compile_one, args.jobs):
             print(f"compiling ahead failed: {message}", file=sys.stderr)
-    report: dict[str, Any] = {"runs": [described_run(args.commit, repetitions=args.repetitions)],
-                              "environment": {}, "cells": []}
-    for kind, found in records(wanted, lambda: Here(Bench(args.repetitions).measure), args.seconds):
-        if kind == "environment":
-            report["environment"] = found
-            continue
-        found.pop("ends", None)
-        report["cells"].append(found)
-        save(args.output, report)
-        print(line(found) if "us" in found else f"{found['key']} {found['message']}", flush=True)
-    print(summary(report["cells"]))
-    return int(any(r["status"] != "ok" for r in report["cells"]))
+    run = described_run(args.commit, repetitions=args.repetitions)
+    found: list[dict[str, Any]] = []
+    for now in reports(wanted, lambda: Here(Bench(args.repetitions).measure), args.seconds, run,
+                       args.output):
+        found = now["cells"]
+        last = found[-1]
+        print(line(last) if "us" in last else f"{last['key']} {last['message']}", flush=True)
+    print(summary(found))
+    return int(any(r["status"] != "ok" for r in found))
 
 
 if __name__ == "__main__":

@@ -252,6 +252,17 @@ def test_a_cell_that_breaks_costs_no_other() -> None:
     assert found[0]["process"] == start["process"] != found[-1]["process"]
 
 
+def test_what_was_measured_is_saved_cell_by_cell(tmp_path: Path) -> None:
+    wanted, path = [replace(CELL, cols=n) for n in (1, 3, 6)], tmp_path / "run.json"
+    for n, report in enumerate(supervise.reports(wanted, Fragile, 5, {"seed": 7}, path), 1):
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        assert saved == report
+        assert [r["key"] for r in saved["cells"]] == [c.key for c in wanted[:n]]
+    assert saved["runs"] == [{"seed": 7}]
+    assert saved["environment"]["process"] == saved["cells"][0]["process"]
+    assert not any("ends" in r for r in saved["cells"])
+
+
 def test_a_run_that_cannot_start_says_why() -> None:
     def make() -> supervise.Measurer:
         raise ImportError("no module named torch")

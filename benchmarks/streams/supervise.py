@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from streams.cells import Cell
 from streams.lists import ListCell
+from streams.runs import save
 
 _CONTEXT = multiprocessing.get_context("fork")  # the parent never touches the device
 Record = dict[str, Any]
@@ -64,14 +66,29 @@ def records(
                 told = True
             while rest:
                 record = _received(ours, process, seconds)
-                cell = rest.pop(0)
+                cell, ends = rest.pop(0), record.pop("ends", "failed" in record)
                 yield "cell", failed(cell, record["failed"]) if "failed" in record else record
-                if record.get("ends", "failed" in record):
+                if ends:
                     break
         finally:
             process.kill()
             process.join()
             ours.close()
+
+
+def reports(
+    cells: Sequence[AnyCell], make: Callable[[], Measurer[AnyCell]], seconds: float, run: Record,
+    path: Path | None,
+) -> Iterator[Record]:
+    """The report of a run after every cell, saved there: what was measured is not lost."""
+    report: Record = {"runs": [run], "environment": {}, "cells": []}
+    for kind, found in records(cells, make, seconds):
+        if kind == "environment":
+            report["environment"] = found
+            continue
+        report["cells"].append(found)
+        save(path, report)
+        yield report
 
 
 def failed(cell: AnyCell, message: str) -> Record:
