@@ -84,7 +84,7 @@ ORACLES: dict[str, tuple[Any, Callable[..., tuple[np.ndarray, ...]]]] = {
     "gelu": (gelu_norm, lambda x: (_normed(x * 0.5 * (1 + _erf(x / np.sqrt(2))), 1e-5),)),
     "residual": (residual_norm, lambda x, r: (x + r, _normed(x + r, 1e-5))),
 }
-MADE = {"capped": "tanh", "silu": "sigmoid(", "gelu": "erff(", "residual": "= x + r_;"}
+MADE = {"capped": "tanhf(", "silu": "sigmoid(", "gelu": "erff(", "residual": "= x + r_;"}
 
 
 def case_of(name: str, n_rows: int, n_cols: int, dtype: str) -> Case:

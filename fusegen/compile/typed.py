@@ -140,6 +140,15 @@ def _rewrite(typed: Typed) -> g.Graph:
     return repaired_graph(typed.scalars.graph, typed.derivation, typed.types)
 
 
+def _scale(typed: Typed) -> tuple[g.Graph, Derivation]:
+    from fusegen.rewrite.scales import scales_outside
+
+    found = typed.merging, typed.derivation
+    if typed.form not in ("auto", "online") or typed.scalars.inners:
+        return found
+    return scales_outside(*found, infer_kinds(typed.merging, typed.types))
+
+
 def _kinds_key(typed: Typed) -> tuple[str, ...]:
     kinds = ",".join(f"{n}:{d.kind}" for n, d in sorted(typed.dtypes.items()))
     return (typed.traced.digest, kinds)
@@ -155,8 +164,8 @@ def _try_key(typed: Typed) -> tuple[str, ...]:
 def _fuse(typed: Typed) -> Fusion:
     from fusegen.compile.fusion import fuse
 
-    kinds = infer_kinds(typed.merging, typed.types)
-    return fuse(typed.merging, typed.derivation, typed.form, kinds)
+    graph, derivation = typed.result("scale")
+    return fuse(graph, derivation, typed.form, infer_kinds(graph, typed.types))
 
 
 def _lowered(typed: Typed, grouping: Grouping) -> Program:
@@ -166,11 +175,11 @@ def _lowered(typed: Typed, grouping: Grouping) -> Program:
     from fusegen.compile.roles import of_role
 
     typed.result("kinds")  # the user's type errors come before anything of ours
-    late = frozenset(typed.merging.names[n] for n in typed.merging.nodes
-                     if isinstance(n, g.Inner))
+    graph, derivation = typed.result("scale")
+    late = frozenset(graph.names[n] for n in graph.nodes if isinstance(n, g.Inner))
 
     def lowered(grouping: Grouping) -> Program:
-        program = lower(typed.merging, typed.derivation, typed.fusion, typed.types, grouping)
+        program = lower(graph, derivation, typed.fusion, typed.types, grouping)
         return with_vectors(program, typed.graph, typed.scalars.inners, typed.dtypes, late)
 
     try:
@@ -193,6 +202,7 @@ TYPED: tuple[Pass[Typed], ...] = (
     Pass("try", _try, key=_try_key, kind=Derivation, needs=("sympy",)),
     Pass("order", _order, key=_try_key, kind=Derivation, needs=("sympy",)),
     Pass("rewrite", _rewrite),
+    Pass("scale", _scale),
     Pass("fuse", _fuse, needs=("networkx",)),
     Pass("lower", lambda typed: _lowered(typed, "rows"), key=lambda typed: typed.key,
          kind=Program, verify=verify_program),

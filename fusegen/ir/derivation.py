@@ -107,7 +107,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """u = atom − pivot, atom / pivot, [atom = pivot], or (atom − pivot) / unit.
+    """u = factor · (atom − pivot), atom / pivot, [atom = pivot], or (atom − pivot) / unit.
 
     atom, pivot and unit are names of graph nodes.
     """
@@ -117,6 +117,7 @@ class Shifted:
     pivot: str
     action: Action
     unit: str = ""
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ class Pivot:
     action: Action
     value: Expr
     unit: str = ""  # the scale pivot in whose units elements are measured from this one
+    factor: float = 1.0  # or the number of steps in a unit, of a shift
 
     @property
     def move(self) -> str:
@@ -112,6 +113,8 @@ class Pivot:
     def relative(self, value: Expr, at: Anchors) -> Expr:
         """A value as seen from the pivot's anchor."""
         seen = _relative(self.action, value, at(self.name))
+        if self.factor != 1:
+            return call("mul", seen, Lit(self.factor))
         return call("div", seen, at(self.unit)) if self.unit else seen
 
 

@@ -73,7 +73,7 @@ __device__ __forceinline__ void sweep1_fold(
 
 // What sweep 2 keeps of a row.
 struct State2 {
-    float sum_exp;  // sum of exp(x - m_kept)   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+    float sum_exp;  // sum of exp_   texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
 
     static __device__ __forceinline__ State2 identity() { return {0.0f}; }
     using Exchange = AboutPivots<Members<&State2::sum_exp>>;  // <fusegen/meet/lanes.cuh>
@@ -90,7 +90,8 @@ __device__ __forceinline__ void sweep2_fold(
     State2 chunk = State2::identity();
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
-        chunk.sum_exp += expf(x - m_kept);
+        const float exp_ = expf(x - m_kept);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        chunk.sum_exp += exp_;
     });
     state = combine(state, chunk);
 }
@@ -104,7 +105,8 @@ __device__ __forceinline__ void sweep3_map(
     const Divisor sum_exp_kept_divisor(sum_exp_kept);
     for_items<kCount, kWidth>(live, [&](int i) {
         const float x = x_items[i];
-        const float div = sum_exp_kept_divisor.under(expf(x - m_kept));  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        const float exp_ = expf(x - m_kept);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+        const float div = sum_exp_kept_divisor.under(exp_);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         div_stored_items.set(i, div);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     });
 }

@@ -33,6 +33,7 @@ class Term:
 
     relative: str
     pivot: str  # the component that it is relative to
+    steps: float  # by how many times its distance from there
     known: str  # and the row value that this becomes
     again: Expr
 
@@ -59,14 +60,16 @@ def terms(sweep: Sweep) -> Iterator[Term]:
     known = {step.expr: step.name for step in sweep.steps if isinstance(step, Let)}
     below = below_pivots(monoid)
     for relative in monoid.relatives:
-        pivot = monoid.pivot(relative.pivot).value
+        about = monoid.pivot(relative.pivot)
+        pivot = about.value
         used = any(term_of(relative.name) in walk(m.lift) for m in monoid.moving)
         if relative.name not in below or not used or not isinstance(pivot, Var):
             continue
         name = known.get(replace(pivot, name=f"state.{pivot.name}"))
         if name is not None:
-            again = Call("exp", (Call("sub", (relative.atom, Var(name, pivot.kind))),))
-            yield Term(relative.name, pivot.name, name, again)
+            at = {about.name: Var(name, pivot.kind)}.__getitem__
+            again = Call("exp", (about.relative(relative.atom, at),))
+            yield Term(relative.name, pivot.name, about.factor, name, again)
 
 
 def sums_from_one(sweep: Sweep) -> frozenset[str]:
@@ -120,9 +123,11 @@ def expressions(sweep: Sweep) -> list[Expr]:
 
 
 def over(sweep: Sweep, values: Mapping[Expr, Expr]) -> Sweep:
-    """The sweep with other expressions for some, and no lets that nothing needs any more."""
-    stores = tuple(replace(s, value=replaced(s.value, values)) for s in sweep.element_stores)
-    lets = tuple(replace(let, expr=replaced(let.expr, values)) for let in sweep.lets)
+    """The sweep with other expressions for some, however its lets part them, and no lets that
+    nothing needs any more."""
+    parts = {let.name: let.expr for let in sweep.lets}
+    stores = tuple(replace(s, value=replaced(s.value, values, parts)) for s in sweep.element_stores)
+    lets = tuple(replace(let, expr=replaced(let.expr, values, parts)) for let in sweep.lets)
     found = replace(sweep, lets=lets, element_stores=stores)
     return replace(found, lets=tuple(used_in(found, (s.value for s in stores))[1]))
 
@@ -133,10 +138,27 @@ def same_items(one: Sweep, other: Sweep) -> bool:
     return all(second[name] == first[name] for name in first.keys() & second.keys())
 
 
-def replaced(expr: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """An expression with others for some that it is made of."""
-    if expr in values:
-        return values[expr]
+def replaced(
+    expr: Expr, values: Mapping[Expr, Expr], parts: Mapping[str, Expr] | None = None
+) -> Expr:
+    """An expression with others for some that it is made of, of which `parts` may have names."""
+    for wanted, value in values.items():
+        if _is(expr, wanted, parts or {}):
+            return value
     if isinstance(expr, Call):
-        return Call(expr.op, tuple(replaced(a, values) for a in expr.args))
+        return Call(expr.op, tuple(replaced(a, values, parts) for a in expr.args))
     return expr
+
+
+def _is(expr: Expr, wanted: Expr, parts: Mapping[str, Expr]) -> bool:
+    """Is it this, with names for parts of it? A name that both have is not looked into."""
+    match expr, wanted:
+        case _ if expr == wanted:
+            return True
+        case Var(name=name), _ if name in parts:
+            return _is(parts[name], wanted, parts)
+        case Call(op=op, args=args), Call(op=other, args=others):
+            return op == other and len(args) == len(others) and all(
+                _is(a, b, parts) for a, b in zip(args, others, strict=True))
+        case _:
+            return False

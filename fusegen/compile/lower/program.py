@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from fusegen.compile.fusion import Fusion, Stage
+from fusegen.compile.lower.lines import used_twice
 from fusegen.compile.lower.rows import RowScope, SweepParts
 from fusegen.compile.lower.sweep import SweepBuilder
 from fusegen.ir import dtypes as dt
@@ -52,6 +53,7 @@ class _Lowering:
             n: Param(f"{graph.names[n]}_stored", self._kept_dtype(n), "element")
             for n in graph.nodes if n in fusion.materialised
         }
+        self.lines = used_twice(graph, fusion, self.derivation, self.stored)
         self.outputs = tuple(
             self._output(node, name, like)
             for node, name, like in zip_longest(graph.outputs, graph.output_names, graph.like)
@@ -95,6 +97,7 @@ class _Lowering:
         builder = SweepBuilder(
             self.names, self.fusion, self.derivation, scope, scope.sweeps[stage.number],
             {n: p for n, p in self.stored.items() if n not in stage.stores},
+            self.lines,
         )
         builder.fold(stage)
         return builder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain, count
 from typing import Any
 
 from fusegen.compile.lower.readout import read_out
@@ -120,11 +121,15 @@ class StateBuilder:
         self.own[name] = Own(name, self.types[operator.key], operator, lifts, ordered)
         return self.own[name]
 
-    def pivot(self, wish: str, action: Action, value: Expr, unit: str = "") -> Pivot:
-        """The pivot of this value, action and unit; named after the row value if that is free."""
-        for name in (wish, f"{wish}_{action}", f"{wish}_in_{unit}"):
-            known = self.pivots.setdefault(name, Pivot(name, action, value, unit))
-            if (known.action, known.unit) == (action, unit):
+    def pivot(
+        self, wish: str, action: Action, value: Expr, unit: str = "", factor: float = 1.0
+    ) -> Pivot:
+        """The pivot of this value, action, unit and factor; named after the row value if that is
+        free."""
+        last = f"{wish}_in_{unit}" if unit else f"{wish}_scaled"
+        for name in chain((wish, f"{wish}_{action}", last), (f"{last}_{i}" for i in count(2))):
+            known = self.pivots.setdefault(name, Pivot(name, action, value, unit, factor))
+            if (known.action, known.unit, known.factor) == (action, unit, factor):
                 return known
         raise InternalError(f"no name left for the pivot {wish}")
 

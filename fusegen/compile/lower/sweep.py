@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -37,11 +37,11 @@ class SweepBuilder:
     scope: RowScope
     parts: SweepParts
     stored: dict[g.Node, Param]  # materialised element values
+    lines: Collection[g.Node]  # what has a line of its own, whether or not it has a name
     state: StateBuilder = field(init=False)
     elements: dict[g.Node, Expr] = field(default_factory=dict)  # spelled so far
     lets: dict[g.Node, Let] = field(default_factory=dict)  # those with a line of their own
     loads: dict[str, None] = field(default_factory=dict)  # arrays, as they are met
-    uses: dict[g.Node, int] = field(default_factory=dict)  # of which elements have how many
     notes: dict[str, str] = field(default_factory=dict)  # component → the user's line
 
     def __post_init__(self) -> None:
@@ -50,8 +50,6 @@ class SweepBuilder:
 
     def fold(self, stage: Stage) -> None:
         """Put the stage's reductions into the state, and their row values into the scope."""
-        folded = [root for r in stage.folds for root in self._roots(r)]
-        self._count_uses([*folded, *stage.stores])
         for node in sorted(stage.folds, key=lambda n: not self._is_count(n)):
             before = [len(part) for part in self.state.parts]
             self._fold_one(node)
@@ -64,36 +62,6 @@ class SweepBuilder:
         """Does it count, as merged sums may that ask for numbers? They take what is there."""
         return isinstance(node, g.Reduce) and node.fold is g.Fold.SUM and (
             self.names.kinds[node] == "int" and not g.reductions_of(node.arg))
-
-    def _roots(self, node: g.Reduction) -> list[g.Node]:
-        """The element nodes that folding this reduction evaluates."""
-        entry = self.derivation[self.names.of(node)]
-        graph = self.names.graph
-        match self.fusion.modes[node], entry:
-            case "merged", Dependent(shifts=shifts, basis=basis):
-                wanted = [s.atom for s in shifts]
-                wanted += [v.name for b in basis for v in variables(b.lift).values() if v.varying]
-                return [graph[n] for n in wanted if n in graph.by_name]
-            case "commuted", Commuted(atom=atom):
-                return [graph[atom]]
-            case _:
-                return [a for a in g.operands(node) if not isinstance(a, g.Literal)]
-
-    def _count_uses(self, roots: list[g.Node]) -> None:
-        """Before anything is spelled, for what is used twice is computed once, on a line."""
-        seen: set[g.Node] = set()
-        stack = list(roots)
-        for root in roots:
-            self.uses[root] = self.uses.get(root, 0) + 1
-        while stack:
-            node = stack.pop()
-            if node in seen or node in self.stored:
-                continue
-            seen.add(node)
-            for a in g.operands(node):
-                self.uses[a] = self.uses.get(a, 0) + 1
-                if g.extent(a) is g.Extent.ELEMENT:
-                    stack.append(a)
 
     # ---- elements ----
 
@@ -121,7 +89,7 @@ class SweepBuilder:
         one = isinstance(node, g.Inner)  # of one number: see lower/vectors.py
         spelled = inner[0] if one else operation(node, inner, self.names)
         own_line = one or (isinstance(node, g.Map | g.Cast) and (
-            node in self.names.graph.named or self.uses.get(node, 0) > 1 or is_long(spelled)
+            node in self.names.graph.named or node in self.lines or is_long(spelled)
         ))
         if not own_line:
             return spelled
@@ -193,7 +161,8 @@ class SweepBuilder:
             unit = ""
             if s.unit:
                 unit = self.state.pivot(s.unit, "scale", self._running(graph[s.unit])).name
-            pivot = self.state.pivot(s.pivot, s.action, self._running(graph[s.pivot]), unit)
+            pivot = self.state.pivot(
+                s.pivot, s.action, self._running(graph[s.pivot]), unit, s.factor)
             self.state.relative(s.name, convert(self.element(graph[s.atom]), "float"), pivot)
         total = self.state.merged(entry, self._spell, self._given(entry),
                                   forgetful=forgetful(entry, graph),

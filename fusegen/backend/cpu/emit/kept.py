@@ -39,6 +39,7 @@ class Kept:
     relative: str
     pivot: str  # the component that the terms of a chunk are relative to
     maker: int  # number of the sweep
+    steps: float  # of a distance from there
     known: tuple[str, ...]  # the pivot's value in the row, and what it divides its terms by, if so
     again: Sweep  # the later one, over terms
     chunk: int  # columns
@@ -47,7 +48,10 @@ class Kept:
     @property
     def row_values(self) -> str:
         """Arguments of fg::movable and fg::factor_between."""
-        return ", ".join(f"known.{name}" for name in self.known)
+        given = [f"known.{name}" for name in self.known]
+        if self.steps != 1:
+            given += [*(["1"] if len(given) == 1 else []), repr(self.steps)]
+        return ", ".join(given)
 
     def lines(self, lanes: CpuDialect) -> list[str]:
         """Where the term is made."""
@@ -77,8 +81,8 @@ def kept_terms(kernel: Kernel, chunk: int, *, flushes: bool) -> Kept | None:
                 found = _of_terms(sweep, term, _row_values(kernel))
                 if found is not None:
                     again, divisors = found
-                    return Kept(term.relative, term.pivot, maker.number, (term.known, *divisors),
-                                again, chunk, flushes)
+                    return Kept(term.relative, term.pivot, maker.number, term.steps,
+                                (term.known, *divisors), again, chunk, flushes)
     return None
 
 

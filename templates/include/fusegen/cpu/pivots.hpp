@@ -31,18 +31,19 @@ inline V scale_anchor(V pivot)
         return (pivot - pivot == V()) & (pivot != V()) ? pivot : all<V>(1);
 }
 
-// Are exponentials relative to one pivot good for another, which is no less? Between them must be a
-// number, and the factor, by which they may also be divided, one that has all its digits.
-inline bool movable(real from, real to, real divisor = 1)
+// Are exponentials relative to one pivot, of distances in these steps, good for another, which is no
+// less? Between them must be a number, and the factor, by which they may also be divided, one that has
+// all its digits.
+inline bool movable(real from, real to, real divisor = 1, real steps = 1)
 {
     const real size = std::fabs(divisor);
-    return std::isfinite(from) && to - from < 40 && size > real(0x1p-60) && size < real(0x1p60);
+    return std::isfinite(from) && (to - from) * steps < 40 && size > real(0x1p-60) && size < real(0x1p60);
 }
 
 // The factor that takes exponentials relative to one pivot to another.
-inline real factor_between(real from, real to, real divisor = 1)
+inline real factor_between(real from, real to, real divisor = 1, real steps = 1)
 {
-    return (from == to ? 1 : exp(from - to)) / divisor;
+    return (from == to ? 1 : exp((from - to) * steps)) / divisor;
 }
 
 }  // namespace

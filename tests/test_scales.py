@@ -1,0 +1,232 @@
+"""Positive numbers stand outside of greatest elements and of distances from them: exponentials at a
+temperature are exponentials of logits, and one product."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cuda_cases import Case
+from support.emulated import EMULATED
+
+import fusegen as fg
+from fusegen import library
+from fusegen.backend.cuda.emit.kept import with_kept_terms
+from fusegen.backend.cuda.emit.source import cuda_source
+from fusegen.backend.cuda.schedule.instructions import effort
+from fusegen.ir.dtypes import dtype_of
+
+pytestmark = EMULATED
+
+
+def shares(y: Any) -> Any:
+    e = fg.exp(y - fg.max(y))
+    return e / fg.sum(e)
+
+
+@fg.pipeline
+def divided(x):  # type: ignore[no-untyped-def]
+    return shares(x / 0.7)
+
+
+@fg.pipeline
+def multiplied(x):  # type: ignore[no-untyped-def]
+    return shares((x * 3) / 8 * 0.1)
+
+
+@fg.pipeline
+def distance_divided(x):  # type: ignore[no-untyped-def]
+    d = (x - fg.max(x)) / 0.7
+    e = fg.exp(d)
+    return e / fg.sum(e)
+
+
+@fg.pipeline
+def both_divided(x):  # type: ignore[no-untyped-def]
+    y = x / 2
+    e = fg.exp((y - fg.max(y)) * 1.5)
+    return e / fg.sum(e)
+
+
+@fg.pipeline
+def logarithm(x):  # type: ignore[no-untyped-def]
+    y = x * 0.3
+    return y - fg.logsumexp(y)
+
+
+@fg.pipeline
+def three_temperatures(x):  # type: ignore[no-untyped-def]
+    return fg.logsumexp(x / 4), fg.logsumexp(x), fg.logsumexp(x * 2.0)
+
+
+@fg.pipeline
+def entropy(x):  # type: ignore[no-untyped-def]
+    y = x / 2.5
+    return fg.logsumexp(y) - fg.sum(shares(y) * y)
+
+
+@fg.pipeline
+def ties(x):  # type: ignore[no-untyped-def]
+    y = x / 0.7
+    m = fg.max(y)
+    return m, fg.sum(fg.where(y == m, 1.0, 0.0)), fg.sum(fg.exp(y - m))
+
+
+@fg.pipeline
+def top(x):  # type: ignore[no-untyped-def]
+    return fg.topk(shares(x / 0.7), 5)
+
+
+@fg.pipeline
+def distances(x):  # type: ignore[no-untyped-def]
+    """Not of exponentials: a distance of elements may be infinite where these are not."""
+    y = x / 5
+    return fg.mean(y - fg.max(y)), y - fg.max(y)
+
+
+def _softmax(y: np.ndarray) -> np.ndarray:
+    e = np.exp(y - y.max(1, keepdims=True))
+    found: np.ndarray = e / e.sum(1, keepdims=True)
+    return found
+
+
+def _lse(y: np.ndarray) -> np.ndarray:
+    m = y.max(1, keepdims=True)
+    found: np.ndarray = (m + np.log(np.exp(y - m).sum(1, keepdims=True)))[:, 0]
+    return found
+
+
+def _top(y: np.ndarray) -> tuple[np.ndarray, ...]:
+    p = _softmax(y)
+    at = np.argsort(-p, 1, kind="stable")[:, :5]
+    return np.take_along_axis(p, at, 1), at
+
+
+def _distances(y: np.ndarray) -> tuple[np.ndarray, ...]:
+    d = y - y.max(1, keepdims=True)
+    return d.mean(1), d
+
+
+ORACLES: dict[str, tuple[fg.Pipeline, Callable[[np.ndarray], Any]]] = {
+    "divided": (divided, lambda x: _softmax(x / 0.7)),
+    "multiplied": (multiplied, lambda x: _softmax(x * 3 / 80)),
+    "distance divided": (distance_divided, lambda x: _softmax(x / 0.7)),
+    "both divided": (both_divided, lambda x: _softmax(x * 0.75)),
+    "logarithm": (logarithm, lambda x: x * 0.3 - _lse(x * 0.3)[:, None]),
+    "three temperatures": (three_temperatures, lambda x: (_lse(x / 4), _lse(x), _lse(x * 2))),
+    "entropy": (entropy, lambda x: _lse(x / 2.5) - (_softmax(x / 2.5) * x / 2.5).sum(1)),
+    "ties": (ties, lambda x: (x.max(1) / 0.7, (x == x.max(1, keepdims=True)).sum(1),
+                              np.exp((x - x.max(1, keepdims=True)) / 0.7).sum(1))),
+    "top": (top, lambda x: _top(x / 0.7)),
+    "distances": (distances, lambda x: _distances(x / 5)),
+}
+
+
+def rows_of(n_cols: int, dtype: str) -> np.ndarray:
+    """Normal ones, far from 0, of few values, ascending, masked."""
+    rng = np.random.default_rng(n_cols)
+    x = 3 * rng.standard_normal((5, n_cols))
+    x[1] += 100
+    x[2] = np.round(x[2])
+    x[3] = np.sort(x[3])
+    x[4, ::3] = -np.inf
+    return x.astype(dtype_of(dtype).numpy)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("n_cols", [37, 2100])
+@pytest.mark.parametrize("name", ORACLES)
+def test_results_are_those_of_doubles(name: str, n_cols: int, dtype: str, backend: str) -> None:
+    text, oracle = ORACLES[name]
+    x = rows_of(n_cols, dtype)
+    if name in ("entropy", "distances"):  # of which a masked element makes no number
+        x = x[:4]
+    found = text(x) if backend == "cpu" else Case(text, {"x": x}, len(x), n_cols).emulate()
+    expected = oracle(x.astype(np.float64))
+    near = {"float32": 2e-5, "bfloat16": 1e-2, "float64": 1e-12}[dtype]
+    for one, other in zip(_each(found), _each(expected), strict=True):
+        if name == "top" and one.dtype.kind == "i":  # of equal ones, any
+            one, other = (np.take_along_axis(x.astype(np.float64), np.asarray(i), 1)
+                          for i in (one, other))
+        np.testing.assert_allclose(one.astype(np.float64), other, rtol=near, atol=near)
+
+
+def _each(found: Any) -> tuple[np.ndarray, ...]:
+    return tuple(map(np.asarray, found if isinstance(found, tuple) else (found,)))
+
+
+@pytest.mark.parametrize("text", [divided, distance_divided, both_divided, multiplied],
+                         ids=lambda p: str(p.name))
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_it_costs_a_product_an_exponential(text: fg.Pipeline, dtype: str) -> None:
+    """No element is divided, none scaled to be compared, and terms are those of a softmax."""
+    x = np.zeros((1, 4096), dtype_of(dtype).numpy)
+    costs = []
+    for one in (text, library.softmax):
+        work = Case(one, {"x": x}, 1, 4096).work(n_rows=8000, aligned=True)
+        costs.append(effort(work.program, work.schedule).item)
+        kernel = re.sub(r"//.*", "", cuda_source(work.program, work.schedule).text()
+                        .split("below: the kernel")[1])
+        assert re.search(r"greatest_item\(x_items|greater_of\(chunk\.\w+, x\)", kernel)
+        assert kernel.count("Divisor(") == 0
+    assert costs[0] - costs[1] <= 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_terms_of_lanes_are_kept(dtype: str) -> None:
+    x = np.zeros((1, 1000), dtype_of(dtype).numpy)
+    for text in (divided, distance_divided):
+        work = Case(text, {"x": x}, 1, 1000).work(n_rows=20_000, aligned=True)
+        assert with_kept_terms(work.program, work.schedule)[1]
+
+
+@fg.pipeline
+def falling(x):  # type: ignore[no-untyped-def]
+    return shares(x / -0.7)
+
+
+@fg.pipeline
+def extreme(x):  # type: ignore[no-untyped-def]
+    return shares(x * 1e-30)
+
+
+@pytest.mark.parametrize("text", [falling, extreme], ids=lambda p: str(p.name))
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_others_are_as_written(text: fg.Pipeline, backend: str) -> None:
+    """Beyond the range of floats distances of elements are none of their multiples."""
+    x = np.array([[3e38, -3e38, 1e38, 0.0, -1e38] * 9], np.float32)
+    x = x if text is extreme else x * np.float32(1e-38)
+    by = 1e-30 if text is extreme else 1 / -0.7
+    found = text(x) if backend == "cpu" else Case(text, {"x": x}, *x.shape).emulate()[0]
+    np.testing.assert_allclose(found, _softmax(x.astype(np.float64) * by), rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+@pytest.mark.parametrize("factor", [2.0**-59, 2.0**59, 0.3, 7.0])
+def test_rows_at_the_ends_of_the_range(factor: float, backend: str) -> None:
+    """Infinite, missing, greatest and least: what the text makes of them."""
+
+    @fg.pipeline
+    def text(x):  # type: ignore[no-untyped-def]
+        y = x * factor
+        e = fg.exp(y - fg.max(y))
+        return e / fg.sum(e), fg.max(y) + fg.log(fg.sum(e))
+
+    inf, nan = np.inf, np.nan
+    x = np.array([[3e38, -3e38, 1.0], [inf, 0, 1], [-inf, -inf, -inf], [-inf, 2, 1], [nan, 1, 2],
+                  [1e-45, 0, -1e-45], [1e-30, 2e-30, -1e-30]], np.float32).repeat(11, 1)
+    found = text(x) if backend == "cpu" else Case(text, {"x": x}, *x.shape).emulate()
+    with np.errstate(invalid="ignore", over="ignore"):
+        y = x.astype(np.float64) * factor
+        y = np.where(np.abs(y) > 3.4e38, np.inf * np.sign(y), y)
+        expected = _softmax(y), _lse(y)
+    for row in range(len(x)):
+        overflows = np.isinf(y[row]).any() and not np.isinf(x[row]).any()
+        if overflows:  # the text's own elements are infinite, those that fusegen compares are not
+            continue
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one[row], other[row], rtol=2e-5, atol=1e-7)
