@@ -159,6 +159,9 @@ def _each(found: Any) -> tuple[np.ndarray, ...]:
     return tuple(map(np.asarray, found if isinstance(found, tuple) else (found,)))
 
 
+COMPARED = r"greatest_item\(x_items|greater_of\((chunk|state)\.\w+, x\)"  # elements as they are
+
+
 @pytest.mark.parametrize("text", [divided, distance_divided, both_divided, multiplied],
                          ids=lambda p: str(p.name))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -171,7 +174,7 @@ def test_it_costs_a_product_an_exponential(text: fg.Pipeline, dtype: str) -> Non
         costs.append(effort(work.program, work.schedule).item)
         kernel = re.sub(r"//.*", "", cuda_source(work.program, work.schedule).text()
                         .split("below: the kernel")[1])
-        assert re.search(r"greatest_item\(x_items|greater_of\(chunk\.\w+, x\)", kernel)
+        assert re.search(COMPARED, kernel)
         assert kernel.count("Divisor(") == 0
     assert costs[0] - costs[1] <= 2
 
@@ -182,6 +185,33 @@ def test_terms_of_lanes_are_kept(dtype: str) -> None:
     for text in (divided, distance_divided):
         work = Case(text, {"x": x}, 1, 1000).work(n_rows=20_000, aligned=True)
         assert with_kept_terms(work.program, work.schedule)[1]
+
+
+@fg.pipeline
+def at_constants(x, *, t: fg.Positive = 0.7, a=1.5):  # type: ignore[no-untyped-def]
+    return shares(x / t * a), fg.logsumexp(x * 2 / t)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("n_cols", [37, 2100])
+@pytest.mark.parametrize(
+    ("t", "a"), [(0.7, 1.5), (0.001, 0.002), (500.0, 3.0), (0.7, -1.5), (1e-6, 1.0)])
+def test_constants_stand_outside(
+    n_cols: int, dtype: str, backend: str, t: float, a: float
+) -> None:
+    """One kernel for all moderate ones above 0; those below it, or beyond, are as written."""
+    x = rows_of(n_cols, dtype)[:3]
+    case = Case(at_constants, {"x": x}, len(x), n_cols, {"t": t, "a": a}, varied=True)
+    found = case.emulate() if backend == "cuda" else at_constants(x, t=t, a=a)
+    exact = x.astype(np.float64)
+    with np.errstate(over="ignore"):
+        expected = _softmax(exact / t * a), _lse(exact * 2 / t)
+    near = {"float32": 2e-5, "bfloat16": 1e-2}[dtype]
+    for one, other in zip(_each(found), expected, strict=True):
+        np.testing.assert_allclose(one.astype(np.float64), other, rtol=near, atol=near)
+    kernel = cuda_source(case.work().program, case.work().schedule).text()
+    assert bool(re.search(COMPARED, kernel)) is (t > 2.0**-13)
 
 
 @fg.pipeline

@@ -141,12 +141,14 @@ def _rewrite(typed: Typed) -> g.Graph:
 
 
 def _scale(typed: Typed) -> tuple[g.Graph, Derivation]:
-    from fusegen.rewrite.scales import scales_outside
+    from fusegen.rewrite.scales.outside import scales_outside
 
     found = typed.merging, typed.derivation
     if typed.form not in ("auto", "online") or typed.scalars.inners:
         return found
-    return scales_outside(*found, infer_kinds(typed.merging, typed.types))
+    kinds = infer_kinds(typed.merging, typed.types)
+    # States are noted with the constants that they are moved by, which have to be the text's own.
+    return scales_outside(*found, kinds, constants=typed.role == "call")
 
 
 def _kinds_key(typed: Typed) -> tuple[str, ...]:

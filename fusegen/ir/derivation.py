@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
-from fusegen.ir.expr import Call, Expr, Lit, Var, walk
+from fusegen.ir.expr import ONE, Call, Expr, Lit, Var, walk
 from fusegen.ir.loc import Loc
 from fusegen.ir.monoid import Action
 from fusegen.ir.operator import Law, State
@@ -109,7 +109,7 @@ class Base:
 class Shifted:
     """u = factor · (atom − pivot), atom / pivot, [atom = pivot], or (atom − pivot) / unit.
 
-    atom, pivot and unit are names of graph nodes.
+    atom, pivot and unit are names of graph nodes, and so is the factor, unless it is a number.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Shifted:
     pivot: str
     action: Action
     unit: str = ""
-    factor: float = 1.0
+    factor: Expr = ONE
 
 
 @dataclass(frozen=True, slots=True)

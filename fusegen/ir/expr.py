@@ -71,6 +71,8 @@ class Call:
 
 Expr = Var | Lit | Call
 
+ONE = Lit(1.0)
+
 
 def result_kind(op: str, kinds: tuple[Kind, ...]) -> Kind:
     """Kind of `op` over operands of these kinds (already made compatible)."""
@@ -115,7 +117,7 @@ def variables(expr: Expr) -> dict[str, Var]:
 
 def product(factors: Sequence[Expr]) -> Expr:
     """In their order; 1 of none."""
-    total = factors[0] if factors else Lit(1.0)
+    total = factors[0] if factors else ONE
     for factor in factors[1:]:
         total = call("mul", total, factor)
     return total

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fusegen.ir.dtypes import Kind
-from fusegen.ir.expr import Expr, Lit, Var, call, variables
+from fusegen.ir.expr import ONE, Expr, Lit, Var, call, variables
 from fusegen.ir.operator import Operator
 from fusegen.ir.transport import counted, polynomial, transported
 
@@ -96,7 +96,6 @@ class Pivot:
     action: Action
     value: Expr
     unit: str = ""  # the scale pivot in whose units elements are measured from this one
-    factor: float = 1.0  # or the number of steps in a unit, of a shift
 
     @property
     def move(self) -> str:
@@ -113,8 +112,6 @@ class Pivot:
     def relative(self, value: Expr, at: Anchors) -> Expr:
         """A value as seen from the pivot's anchor."""
         seen = _relative(self.action, value, at(self.name))
-        if self.factor != 1:
-            return call("mul", seen, Lit(self.factor))
         return call("div", seen, at(self.unit)) if self.unit else seen
 
 
@@ -130,11 +127,12 @@ def _relative(action: Action, value: Expr, anchor: Expr) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Relative:
-    """u: the element value `atom` relative to a pivot's anchor."""
+    """u: the element value `atom` relative to a pivot's anchor, times a number of the row."""
 
     name: str
     atom: Expr
     pivot: str
+    factor: Expr = ONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +284,8 @@ class Monoid:
 
     def relative(self, relative: Relative, at: Anchors) -> Expr:
         """u of an element, with the pivots at these places."""
-        return self.pivot(relative.pivot).relative(relative.atom, at)
+        seen = self.pivot(relative.pivot).relative(relative.atom, at)
+        return seen if relative.factor == ONE else call("mul", seen, relative.factor)
 
     def pivot(self, name: str) -> Pivot:
         return next(p for p in self.pivots if p.name == name)

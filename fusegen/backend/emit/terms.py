@@ -33,7 +33,7 @@ class Term:
 
     relative: str
     pivot: str  # the component that it is relative to
-    steps: float  # by how many times its distance from there
+    steps: Expr  # by how many times its distance from there
     known: str  # and the row value that this becomes
     again: Expr
 
@@ -60,16 +60,15 @@ def terms(sweep: Sweep) -> Iterator[Term]:
     known = {step.expr: step.name for step in sweep.steps if isinstance(step, Let)}
     below = below_pivots(monoid)
     for relative in monoid.relatives:
-        about = monoid.pivot(relative.pivot)
-        pivot = about.value
+        pivot = monoid.pivot(relative.pivot).value
         used = any(term_of(relative.name) in walk(m.lift) for m in monoid.moving)
         if relative.name not in below or not used or not isinstance(pivot, Var):
             continue
         name = known.get(replace(pivot, name=f"state.{pivot.name}"))
         if name is not None:
-            at = {about.name: Var(name, pivot.kind)}.__getitem__
-            again = Call("exp", (about.relative(relative.atom, at),))
-            yield Term(relative.name, pivot.name, about.factor, name, again)
+            at = {relative.pivot: Var(name, pivot.kind)}.__getitem__
+            again = Call("exp", (monoid.relative(relative, at),))
+            yield Term(relative.name, pivot.name, relative.factor, name, again)
 
 
 def sums_from_one(sweep: Sweep) -> frozenset[str]:

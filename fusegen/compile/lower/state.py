@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import chain, count
 from typing import Any
 
 from fusegen.compile.lower.readout import read_out
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Basis, Dependent
 from fusegen.ir.errors import InternalError
-from fusegen.ir.expr import Call, Expr, Lit, Var, call, factors_of, substitute, variables, walk
+from fusegen.ir.expr import (
+    ONE,
+    Call,
+    Expr,
+    Lit,
+    Var,
+    call,
+    factors_of,
+    substitute,
+    variables,
+    walk,
+)
 from fusegen.ir.expressions import convert
 from fusegen.ir.kernel import N_COLS
 from fusegen.ir.monoid import (
@@ -33,7 +43,6 @@ from fusegen.ir.names import Taken
 _PLAIN: dict[g.Fold, FoldName] = {
     g.Fold.MAX: "max", g.Fold.MIN: "min", g.Fold.SUM: "sum", g.Fold.PROD: "prod",
 }
-ONE = Lit(1.0)
 
 
 def as_field(component: Var) -> Var:
@@ -121,20 +130,16 @@ class StateBuilder:
         self.own[name] = Own(name, self.types[operator.key], operator, lifts, ordered)
         return self.own[name]
 
-    def pivot(
-        self, wish: str, action: Action, value: Expr, unit: str = "", factor: float = 1.0
-    ) -> Pivot:
-        """The pivot of this value, action, unit and factor; named after the row value if that is
-        free."""
-        last = f"{wish}_in_{unit}" if unit else f"{wish}_scaled"
-        for name in chain((wish, f"{wish}_{action}", last), (f"{last}_{i}" for i in count(2))):
-            known = self.pivots.setdefault(name, Pivot(name, action, value, unit, factor))
-            if (known.action, known.unit, known.factor) == (action, unit, factor):
+    def pivot(self, wish: str, action: Action, value: Expr, unit: str = "") -> Pivot:
+        """The pivot of this value, action and unit; named after the row value if that is free."""
+        for name in (wish, f"{wish}_{action}", f"{wish}_in_{unit}"):
+            known = self.pivots.setdefault(name, Pivot(name, action, value, unit))
+            if (known.action, known.unit) == (action, unit):
                 return known
         raise InternalError(f"no name left for the pivot {wish}")
 
-    def relative(self, name: str, atom: Expr, pivot: Pivot) -> Relative:
-        return self.relatives.setdefault(name, Relative(name, atom, pivot.name))
+    def relative(self, name: str, atom: Expr, pivot: Pivot, factor: Expr = ONE) -> Relative:
+        return self.relatives.setdefault(name, Relative(name, atom, pivot.name, factor))
 
     def merged(
         self, entry: Dependent, spell: Callable[[Expr], Expr], given: Mapping[str, Expr], *,

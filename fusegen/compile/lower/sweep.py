@@ -10,13 +10,13 @@ from fusegen.compile.fusion import Fusion, Stage
 from fusegen.compile.lower.forgetting import forgetful
 from fusegen.compile.lower.readout import by_choice, weighed
 from fusegen.compile.lower.rows import RowScope, SweepParts
-from fusegen.compile.lower.state import ONE, StateBuilder, type_names
+from fusegen.compile.lower.state import StateBuilder, type_names
 from fusegen.compile.lower.unusable import without_pivot
 from fusegen.ir import graph as g
 from fusegen.ir import walk
 from fusegen.ir.derivation import Commuted, Dependent, Derivation, Own
 from fusegen.ir.errors import InternalError
-from fusegen.ir.expr import Expr, Lit, Var, call, is_long, substitute, variables
+from fusegen.ir.expr import ONE, Expr, Lit, Var, call, is_long, substitute, variables
 from fusegen.ir.expressions import Names, convert, expression, operation, turned
 from fusegen.ir.kernel import N_COLS, ElementStore, FromMemory, Let, Param, Sweep
 from fusegen.ir.names import Taken
@@ -161,9 +161,9 @@ class SweepBuilder:
             unit = ""
             if s.unit:
                 unit = self.state.pivot(s.unit, "scale", self._running(graph[s.unit])).name
-            pivot = self.state.pivot(
-                s.pivot, s.action, self._running(graph[s.pivot]), unit, s.factor)
-            self.state.relative(s.name, convert(self.element(graph[s.atom]), "float"), pivot)
+            pivot = self.state.pivot(s.pivot, s.action, self._running(graph[s.pivot]), unit)
+            self.state.relative(s.name, convert(self.element(graph[s.atom]), "float"), pivot,
+                                self._spell(s.factor))
         total = self.state.merged(entry, self._spell, self._given(entry),
                                   forgetful=forgetful(entry, graph),
                                   whole=self.names.kinds[node] == "int")

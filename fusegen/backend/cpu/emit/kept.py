@@ -25,7 +25,8 @@ from fusegen.backend.emit.terms import (
     term_of,
     terms,
 )
-from fusegen.ir.expr import Call, Expr, Var, walk
+from fusegen.ir.errors import InternalError
+from fusegen.ir.expr import ONE, Call, Expr, Lit, Var, walk
 from fusegen.ir.kernel import FromMemory, FromVectors, Kernel, Sweep
 
 KEPT_BYTES = 1 << 20
@@ -39,7 +40,7 @@ class Kept:
     relative: str
     pivot: str  # the component that the terms of a chunk are relative to
     maker: int  # number of the sweep
-    steps: float  # of a distance from there
+    steps: str  # by how many times their distance from there, in C++; "": by 1
     known: tuple[str, ...]  # the pivot's value in the row, and what it divides its terms by, if so
     again: Sweep  # the later one, over terms
     chunk: int  # columns
@@ -49,8 +50,8 @@ class Kept:
     def row_values(self) -> str:
         """Arguments of fg::movable and fg::factor_between."""
         given = [f"known.{name}" for name in self.known]
-        if self.steps != 1:
-            given += [*(["1"] if len(given) == 1 else []), repr(self.steps)]
+        if self.steps:
+            given += [*(["1"] if len(given) == 1 else []), self.steps]
         return ", ".join(given)
 
     def lines(self, lanes: CpuDialect) -> list[str]:
@@ -81,9 +82,21 @@ def kept_terms(kernel: Kernel, chunk: int, *, flushes: bool) -> Kept | None:
                 found = _of_terms(sweep, term, _row_values(kernel))
                 if found is not None:
                     again, divisors = found
-                    return Kept(term.relative, term.pivot, maker.number, term.steps,
-                                (term.known, *divisors), again, chunk, flushes)
+                    return Kept(term.relative, term.pivot, maker.number,
+                                _shown(term.steps, kernel), (term.known, *divisors), again, chunk,
+                                flushes)
     return None
+
+
+def _shown(steps: Expr, kernel: Kernel) -> str:
+    match steps:
+        case Lit(value=value):
+            return "" if steps == ONE else repr(value)
+        case Var(name=name):
+            given = any(p.name == name for p in kernel.params)
+            return f"{'row' if given else 'known'}.{name}"
+        case _:
+            raise InternalError("steps of elements are a number, or a row's value")
 
 
 def _row_values(kernel: Kernel) -> frozenset[str]:

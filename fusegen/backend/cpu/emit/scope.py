@@ -90,7 +90,8 @@ def element_exprs(sweep: Sweep) -> list[Expr]:
     found += [f.lift for f in monoid.folded] + [m.lift for m in monoid.moving]
     found += [lift for o in monoid.own for lift in o.lifts]
     found += [b.lift for b in monoid.best] + [c.lift for c in monoid.lists]
-    found += [r.atom for r in monoid.relatives] + [p.value for p in monoid.pivots]
+    found += [e for r in monoid.relatives for e in (r.atom, r.factor)]
+    found += [p.value for p in monoid.pivots]
     found += [Var(name) for name in monoid.held]
     found += [e for e in (*sweep.span, sweep.only, sweep.counted) if e is not None]
     return found + [s.value for s in sweep.element_stores]
@@ -106,7 +107,8 @@ def sum_exprs(sweep: Sweep) -> list[Expr]:
     """What is computed once these pivots are settled."""
     monoid = sweep.monoid
     later = [p.value for level in monoid.levels[1:] for p in level.pivots]
-    found = [m.lift for m in monoid.moving] + [r.atom for r in monoid.relatives]
+    found = [m.lift for m in monoid.moving]
+    found += [e for r in monoid.relatives for e in (r.atom, r.factor)]
     found += [*later, *(s.value for s in sweep.element_stores)]
     return found + [Var(name) for name in monoid.held if later]
 

@@ -56,6 +56,7 @@ class CudaDialect:
         self.columns: frozenset[str] = frozenset()  # values that are as wide as column numbers
         self.nearly = False  # may quotients by a row value be off by a rounding or two?
         self.narrowed: Expr | None = None  # whose result is rounded to 16 bits, and not used else
+        self.rough: frozenset[Expr] = frozenset()  # quotients that may be off likewise
         self.near: frozenset[str] = frozenset()  # row values that are between 1 and 2^64, or NaN
 
     @property
@@ -202,15 +203,15 @@ class CudaDialect:
 
     def _quotient(self, call: Call, args: list[str]) -> str | None:
         """None: as the language divides."""
+        nearly = call is self.narrowed or call in self.rough
         if self._by_divisor(call):
-            return self._divided(args, nearly=self.nearly or call is self.narrowed)
+            return self._divided(args, nearly=self.nearly or nearly)
         if self._is_rough(call):
             quick = self.use("over_count") if args[1] in self.counts else "__fdividef"
             return f"{quick}({', '.join(args)})"
         if self._by_number(call):
             self.use("divisor")
-            digits = "nearly" if call is self.narrowed else "under"
-            return f"Divisor({args[1]}).{digits}({args[0]})"
+            return f"Divisor({args[1]}).{'nearly' if nearly else 'under'}({args[0]})"
         return None
 
     def _by_divisor(self, call: Call) -> bool:

@@ -102,6 +102,10 @@ class ElementPrinter:
         both = zip(self.sweep.monoid.lists, lists, strict=True)
         return [(c, v) for c, v in both if v.own_peak]
 
+    def folds(self, lists: tuple[ListView, ...]) -> tuple[list[Line], tuple[Line, ...]]:
+        """What needs no pivot, and declarations of row values that it divides by."""
+        return self.dialect.divided(partial(self.fold_lines, lists))
+
     def fold_lines(self, lists: tuple[ListView, ...]) -> list[Line]:
         monoid = self.sweep.monoid
         peaks = [(c, v) for c, v in self._own_peaks(lists) if not self.pairs(c.lift)]
@@ -153,13 +157,14 @@ class ElementPrinter:
                 self.dialect.line(f"{known[1]} = column;", COLUMN)]
         return [self.dialect.line(f"if ({ahead}) {{", best.lift, COLUMN), *inside(then), Line("}")]
 
-    def lifts(self) -> list[LiftView]:
-        """How the chunk's moving sums are made, level by level: in one function, or each in one of
-        its own, which then has to know the pivots of earlier ones, too."""
+    def lifts(self, known_divisors: Iterable[Line]) -> list[LiftView]:
+        """How the chunk's moving sums are made, level by level: in one function, with what else is
+        folded, or each in one of its own, which then has to know the pivots of earlier ones, too,
+        and makes the divisors that it needs."""
         monoid, apart = self.sweep.monoid, self.into == "state"
         views = self.state.levels if self.state else ()
         found: list[LiftView] = []
-        declared: set[str] = set()
+        declared = {d.declares for d in known_divisors}
         known: list[str] = []
         for level, view in zip(monoid.levels, views, strict=True):
             lines, divisors = self.dialect.divided(partial(self.lift_lines, level.moving))
@@ -224,7 +229,7 @@ class ElementPrinter:
         exprs: list[Expr] = [let.expr for let in lets]
         exprs += [c.lift for c in monoid.components if not isinstance(c, Own)]
         exprs += [lift for o in monoid.own for lift in o.lifts]
-        exprs += [r.atom for r in monoid.relatives]
+        exprs += [e for r in monoid.relatives for e in (r.atom, r.factor)]
         exprs += [s.value for s in self.sweep.element_stores]
         exprs += [Var(name) for name in monoid.held]
         local = {r.name for r in monoid.relatives} | {let.name for let in lets}

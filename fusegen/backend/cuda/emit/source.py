@@ -22,6 +22,7 @@ from fusegen.backend.cuda.emit.sweep import SweepPrinter
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.assumptions import facts
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.digits import is_narrow, rough_quotients
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.cuda.schedule.topk import FULLEST_BIN
@@ -38,6 +39,7 @@ from fusegen.ir.monoid import Own
 def _dialect(program: Program) -> CudaDialect:
     found = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program),
                         exact=program.role != "call")
+    found.rough = rough_quotients(program.kernels) if found.narrow else frozenset()
     found.columns = as_columns(program)
     found.near = frozenset[str]().union(*map(sums_from_one, program.sweeps))
     return found
@@ -118,14 +120,6 @@ def merges_states(schedule: CudaSchedule, sweeps: list[SweepView]) -> bool:
     """Does the program call ⊕ itself? Lanes and warps merge by what it is made of."""
     lists = any(v.streamed_lists for v in sweeps)
     return any(level.merge.folds(lists) for level in schedule.levels)
-
-
-def is_narrow(program: Program) -> bool:
-    """Have all floats of the arrays 16 bits? Functions need no more digits then."""
-    arrays = [p.dtype for p in (*program.inputs, *program.outputs)
-              if p.dtype.kind == "float" and p.shape != "scalar"]
-    single = program.kernels[0].compute.itemsize == 4
-    return single and all(d.number.itemsize == 2 for d in arrays)
 
 
 def operators(program: Program) -> list[Own]:

@@ -38,8 +38,9 @@ class StripSweepPrinter(SweepPrinter):
         fold = [f"{view.state.name}& state"] if view.state else []
         fold_args = [f"folded{view.number}[r]"] if view.state else []
         sought = [ln for s in view.searches for ln in s.lines]
-        used, args, _ = self._used([*view.fold_lines, *sought, *lifted], view.fold_columns,
-                                   view.state.held if view.state else ())
+        used, args, _ = self._used(
+            [*view.fold_divisors, *view.fold_lines, *sought, *lifted], view.fold_columns,
+            view.state.held if view.state else ())
         maps = [f"const Along<{kind}, kCount, Layout>& {items}"
                 for kind, _, items, _ in view.stores]
         map_args = [f"along({items}, r)" for _, _, items, _ in view.stores]

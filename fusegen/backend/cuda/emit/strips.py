@@ -13,15 +13,12 @@ from fusegen.backend.cuda.emit.headers import maths, meet_headers, strip_headers
 from fusegen.backend.cuda.emit.kernels import home_arrays
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.places import array_name, pointer_type
-from fusegen.backend.cuda.emit.source import (
-    is_narrow,
-    operators,
-    state_names,
-)
+from fusegen.backend.cuda.emit.source import operators, state_names
 from fusegen.backend.cuda.emit.strip_rows import ROW_VALUES, RowScopes, StripSweepPrinter
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.assumptions import facts
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.digits import is_narrow, rough_quotients
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.levels import Strip
 from fusegen.backend.cuda.schedule.strips import stash_groups
@@ -61,6 +58,7 @@ def strip_source(program: Program, schedule: CudaSchedule) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
     assert schedule.strip is not None
     dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program))
+    dialect.rough = rough_quotients(program.kernels) if dialect.narrow else frozenset()
     names = state_names(program)
     printers = {
         sweep.number: StripSweepPrinter(kernel, sweep, schedule, dialect, names[sweep.number])

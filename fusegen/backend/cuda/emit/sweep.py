@@ -68,9 +68,8 @@ class SweepPrinter:
         sweep = self.sweep
         lists = self._lists()
         sources = tuple(self.sources.values())
-        folded = tuple(self.elements.fold_lines(lists))
-        pairs = tuple(self.elements.fold_pairs(lists))
-        lifts = tuple(self.elements.lifts())
+        folded, fold_divisors = self.elements.folds(lists)
+        lifts = tuple(self.elements.lifts(fold_divisors))
         merge, home = self.schedule.merge, self.schedule.home
         meeting = Meeting(sweep.number, bool(lists), home.steady, self._meets_again())
         waits = bool(lists) or sweep.monoid.ordered
@@ -92,7 +91,8 @@ class SweepPrinter:
             stashed=tuple(b for s in sources for b in s.stashed),
             ahead=tuple(s.load for s in sources if s.load and s.early), ahead_next=(),
             edges=tuple(ln for s in sources for ln in s.edge), edge=self.edge,
-            fold_params=(), fold_args="", edge_fold_args="", fold_lines=folded, fold_pairs=pairs,
+            fold_params=(), fold_args="", edge_fold_args="", fold_divisors=fold_divisors,
+            fold_lines=tuple(folded), fold_pairs=tuple(self.elements.fold_pairs(lists)),
             searches=tuple(self.elements.searches()), find=FunctionView(), lifts=lifts,
             map_params=(), map_args="", edge_map_args="",
             map_divisors=map_divisors, store_lines=tuple(stored),
@@ -131,7 +131,7 @@ class SweepPrinter:
         later = [] if view.pivots_first else [*sought, *lifted]
         made = self.keeps is not None and self.keeps.value
         used, args, edges = self._used(
-            [*view.fold_lines, *view.fold_pairs, *later], view.fold_columns,
+            [*view.fold_divisors, *view.fold_lines, *view.fold_pairs, *later], view.fold_columns,
             view.state.held if view.state else (), [TERM.name] if made else [],
         )
         maps = [f"Items<{kind}, kCount>& {items}" for kind, _, items, _ in view.stores]

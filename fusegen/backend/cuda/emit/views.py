@@ -162,6 +162,7 @@ class SweepView:
     fold_params: tuple[str, ...]
     fold_args: str
     edge_fold_args: str
+    fold_divisors: tuple[Line, ...]
     fold_lines: tuple[Line, ...]
     fold_pairs: tuple[Line, ...]  # of the chunk as a whole, two items at a time
     searches: tuple[SearchView, ...]
@@ -190,7 +191,7 @@ class SweepView:
         """All that is done with items to fold them."""
         sought = (ln for s in self.searches for ln in s.lines)
         lifted = (ln for lift in self.lifts for ln in (*lift.divisors, *lift.lines))
-        return (*self.fold_lines, *self.fold_pairs, *sought, *lifted)
+        return (*self.fold_divisors, *self.fold_lines, *self.fold_pairs, *sought, *lifted)
 
     @property
     def streamed_lists(self) -> tuple[ListView, ...]:

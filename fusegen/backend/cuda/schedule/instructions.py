@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule, LoadMode
+from fusegen.backend.cuda.schedule.digits import is_narrow_by_itself, rough_quotients
 from fusegen.backend.cuda.schedule.figures import FIGURES
 from fusegen.backend.cuda.schedule.homes import Registers
 from fusegen.backend.cuda.schedule.kept_values import keeps_value, kept_value
@@ -28,7 +29,7 @@ from fusegen.backend.cuda.schedule.operations import (
 )
 from fusegen.backend.emit.terms import below_pivots, over_terms, sums_from_one, terms
 from fusegen.backend.target import WARP
-from fusegen.ir.expr import Call, Expr, Var
+from fusegen.ir.expr import ONE, Call, Expr, Var
 from fusegen.ir.kernel import Kernel, Let, Program, Sweep
 from fusegen.ir.kernel_walk import expressions_in, used_in
 
@@ -132,8 +133,8 @@ class _Scope:
         self.kernel, self.in_warp, self.holds = kernel, in_warp, holds
         self.band, self.width, self.load = band, width, load
         self.wide = 2.0 if kernel.compute.itemsize == 8 else 1.0
-        floats = [p.dtype for p in kernel.params if p.dtype.kind == "float" and p.shape != "scalar"]
-        self.narrow = all(d.itemsize == 2 for d in floats) and kernel.compute.itemsize == 4
+        self.narrow = is_narrow_by_itself(kernel)
+        self.rough = rough_quotients([kernel]) if self.narrow else frozenset[Expr]()
         self.near = frozenset[str]().union(*map(sums_from_one, kernel.sweeps))
         self.sweeps, self.kept = _with_terms(kernel, holds)
         self.written = any(p.output for p in kernel.elements)
@@ -155,8 +156,8 @@ class _Scope:
             atoms = [r for r in monoid.relatives if r.name in used]
             adds = sum(not (isinstance(e, Call) and e.op == "mul") for e in lifts)
             found += self._phase(sweep, lifts, adds, below, again=first)
-            found += sum(1 if monoid.pivot(r.pivot).action == "shift" else NEARLY
-                         for r in atoms)
+            found += sum((1 if monoid.pivot(r.pivot).action == "shift" else NEARLY)
+                         + (r.factor != ONE) for r in atoms)
         found += sum(self._own(e) for o in monoid.own for e in expressions_in(o.lifts))
         values = [s.value for s in sweep.element_stores]
         converted = sum(self.kernel.param(s.param).dtype.itemsize < 4 for s in sweep.element_stores)
@@ -195,6 +196,8 @@ class _Scope:
                 return NARROW_EXP
             case Call(op="div", args=(_, Var(varying=False, name=name))) if name in self.near:
                 return 1
+            case Call(op="div") if expr in self.rough:
+                return NEARLY
             case Call():
                 return of_operation(expr)
             case _:

@@ -10,7 +10,7 @@ from fusegen.backend.cuda.emit.dialect import CudaDialect
 from fusegen.backend.cuda.emit.headers import maths, toolkit_headers
 from fusegen.backend.cuda.emit.own import own_view
 from fusegen.backend.cuda.emit.places import declared
-from fusegen.backend.cuda.emit.source import is_narrow, operators, state_names
+from fusegen.backend.cuda.emit.source import operators, state_names
 from fusegen.backend.cuda.emit.tiles.fold import AT, FoldPrinter
 from fusegen.backend.cuda.emit.tiles.lists import key_type
 from fusegen.backend.cuda.emit.tiles.rounds import HEADERS as ROUNDS_HEADERS
@@ -22,6 +22,7 @@ from fusegen.backend.cuda.emit.tiles.sweep import SweepPrinter, SweptView
 from fusegen.backend.cuda.emit.tiles.wgmma import HEADERS, WgmmaView, wgmma_view
 from fusegen.backend.cuda.emit.tiles.wgmma_long import HEADERS as GROUPED_HEADERS
 from fusegen.backend.cuda.emit.tiles.wgmma_long import LongView, long_view
+from fusegen.backend.cuda.schedule.digits import is_narrow
 from fusegen.backend.cuda.schedule.launch import Launch, best_launch, launches
 from fusegen.backend.cuda.schedule.tiles.filters import Filter, filter_of
 from fusegen.backend.cuda.schedule.tiles.rounds import ROUNDING_BLOCKS, ROW_THREADS
@@ -120,7 +121,7 @@ def _headers(
 
 
 def _dialect(program: Program, schedule: TileSchedule) -> CudaDialect:
-    return CudaDialect(program.kernels[0].compute, narrow=is_narrow(program), tiles=True,
+    return CudaDialect(program.kernels[0].compute, narrow=is_narrow(program, ()), tiles=True,
                        rows_shared=schedule.chunked,
                        weighs=schedule.engine != "fma" and not schedule.parts and _weighs(program))
 
