@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isinf
 
 from fusegen.ir import graph as g
 from fusegen.ir.expr import Call, Expr, Lit, Var
@@ -84,7 +85,8 @@ class Multiple:
 
 
 def multiple(node: g.Node) -> Multiple:
-    """A node taken apart."""
+    """A node taken apart, which may make a new one: elements that are left out of it are as
+    infinite before it."""
     match node:
         case g.Map(op="mul", args=(a, b)) if (c := _positive(b)):
             inner, by = multiple(a), c
@@ -92,6 +94,11 @@ def multiple(node: g.Node) -> Multiple:
             inner, by = multiple(b), c
         case g.Map(op="div", args=(a, b)) if (c := _positive(b)):
             inner, by = multiple(a), c.inverse
+        case g.Map(op="where", args=(chosen, a, (g.Literal(value=value) as left_out))) if (
+            isinstance(value, float) and isinf(value) and not (inner := multiple(a)).factor.is_one
+        ):
+            base = op("where", node.loc, chosen, inner.base, left_out)
+            return Multiple(base, inner.factor)
         case _:
             return Multiple(node, Factor())
     return Multiple(inner.base, inner.factor * by)

@@ -22,10 +22,7 @@ def scales_outside(
 ) -> tuple[g.Graph, Derivation]:
     """A graph with its derivation, rewritten; they themselves where there is no such number.
     constants: may numbers be those that kernels are given?"""
-    peaks = _peaks(graph, derivation, kinds)
-    if not constants:
-        peaks = {n: m for n, m in peaks.items() if not m.factor.powers}
-    if not peaks or any(isinstance(n, g.Inner) for n in graph.nodes):
+    if any(isinstance(n, g.Inner) for n in graph.nodes):
         return graph, derivation
     build = Builder()
     for node in graph.nodes:
@@ -33,6 +30,10 @@ def scales_outside(
         build.labels[node] = graph.names[node]
     token = ACTIVE.set(build)
     try:
+        peaks = {n: m for n, m in _peaks(graph, derivation, kinds).items()
+                 if constants or not m.factor.powers}
+        if not peaks:
+            return graph, derivation
         return _Outside(graph, derivation, peaks, build, constants).run()
     finally:
         ACTIVE.reset(token)
@@ -52,7 +53,8 @@ def _peaks(
                 not isinstance(derivation[graph.names[node]], Base):
             continue
         known = multiple(node.arg)
-        if kinds[known.base] == "float" and (
+        made = known.base if known.base in kinds else g.operands(known.base)[1]
+        if kinds[made] == "float" and (
             known.factor.is_one or _is_only_a_pivot(node, users, graph)
         ):
             found[node] = known
@@ -75,7 +77,7 @@ def _is_only_a_pivot(
     def in_exponents(node: g.Node) -> bool:
         return node not in graph.outputs and all(
             isinstance(u, g.Map) and (u.op == "exp" or (
-                multiple(u).base is not u and in_exponents(u)))
+                u.op in ("mul", "div") and multiple(u).base is not u and in_exponents(u)))
             for u in users[node])
 
     met = (u for u in users[peak] if g.extent(u) is g.Extent.ELEMENT)
@@ -110,7 +112,7 @@ class _Outside:
         for (name, _), found in steps.items():
             self._factor(found.factor, self.graph[name].loc)
         graph = self._graph()
-        rewritten = Rewritten(self.graph, graph, self.new, self.greatest, self.peaks, steps,
+        rewritten = Rewritten(self.graph, graph, self._base, self.greatest, self.peaks, steps,
                               self.factors)
         return graph, rewritten.derivation(self.derivation)
 
@@ -121,6 +123,10 @@ class _Outside:
         names |= {i: self.graph.names[i] for i in self.graph.read}
         named = frozenset(self.new[n] for n in self.graph.named) & frozenset(nodes)
         return replace(self.graph, nodes=nodes, outputs=outputs, names=names, named=named)
+
+    def _base(self, node: g.Node) -> g.Node:
+        """A node of the text, or one that is made of the text's, in the new graph."""
+        return self.new[node] if node in self.new else rebuilt(node, self._base)
 
     def _factor(self, factor: Factor, loc: Loc) -> g.Node:
         node = self.factors.setdefault(factor, factor.node(loc))
@@ -135,9 +141,9 @@ class _Outside:
     def _made(self, node: g.Node) -> g.Node:
         if node in self.peaks:
             assert isinstance(node, g.Reduce)
-            base = self.new[self.peaks[node].base]
+            base = self._base(self.peaks[node].base)
             peak = self.greatest[node] = fold(g.Fold.MAX, base, node.loc)
-            self._call(peak, f"max_{self.graph.names[self.peaks[node].base]}")
+            self._call(peak, f"max_{self.build.labels.get(base, 'left')}")
             return at_element(self.new[node.arg], base, peak)
         match node:
             case g.Map(op="exp", args=(arg,)) if (distance := self._distance(arg)):
@@ -160,6 +166,6 @@ class _Outside:
         factor = outer.factor * element.factor
         if factor.is_one or not factor.is_moderate or (factor.powers and not self.constants):
             return None
-        x, loc = self.new[element.base], outer.base.loc
+        x, loc = self._base(element.base), outer.base.loc
         below = op("sub", loc, x, self.greatest[peak.base])
         return op("mul", loc, below, self._factor(factor, loc))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fusegen.ir import graph as g
@@ -72,11 +72,11 @@ def _factors(expr: Expr, names: set[str], graph: g.Graph) -> Iterator[Factor]:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The text's graph, and what has become of its nodes."""
+    """The text's graph, and what has become of it."""
 
     text: g.Graph
     graph: g.Graph
-    new: Mapping[g.Node, g.Node]
+    base: Callable[[g.Node], g.Node]  # what has become of what a factor stands before
     greatest: Mapping[g.Node, g.Node]
     peaks: Mapping[g.Node, Multiple]
     steps: Mapping[tuple[str, str], Steps]  # by entry and shift
@@ -99,7 +99,7 @@ class Rewritten:
             case Commuted(atom=atom):
                 element = multiple(self.text[atom])
                 if any(element.base is peak.base for peak in self.peaks.values()):
-                    entry = replace(entry, atom=self.graph.names[self.new[element.base]])
+                    entry = replace(entry, atom=self.graph.names[self.base(element.base)])
         return entry
 
     def _in_steps(self, entry: Dependent, s: Shifted, steps: Steps, taken: Taken) -> Dependent:
@@ -117,7 +117,7 @@ class Rewritten:
                   tuple((k, self._without(f, put, steps.outer)) for k, f in b.transport))
             for b in entry.basis
         )
-        shift = Shifted(name, self.graph.names[self.new[element.base]], peak, "shift",
+        shift = Shifted(name, self.graph.names[self.base(element.base)], peak, "shift",
                         factor=factor)
         return replace(entry, basis=basis,
                        shifts=tuple(shift if other is s else other for other in entry.shifts))
