@@ -79,6 +79,8 @@ class ManyRows:
     several: float = figure(0.095, "share", "32 elements of a thread, of each of several arrays")
     beside: float = figure(0.2, "share", "4 vectors of a thread more than 4, beside an array that "
                            "all rows share")
+    beside_slices: float = figure(0.14, "share", "an array that all rows share, of one block that "
+                                  "has a row in shared memory")
     wanted_threads: float = figure(768, "thread", "of a multiprocessor, row in registers or memory")
     wanted_shared: float = figure(819, "thread", "of a multiprocessor, row in shared memory")
     starved: float = figure(1.8, "share", "threads that lack, for as many as there are")

@@ -29,7 +29,8 @@ def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price
     many, here = figures.many, resident(one, work)
     factors = [("home", _home(one, work, here, many)), ("merges", _merges(one, work, many)),
                ("fit", _fit(one, work, many)), ("registers", _registers(one, work, many)),
-               ("threads", _threads(one, work, here, many)), ("arrays", _arrays(one, work, many))]
+               ("threads", _threads(one, work, here, many)),
+               ("arrays", _arrays(one, work, here, many))]
     if one.has_edges and not one.in_warp:
         factors.append(("edges", _edges(one, work, here, many)))
     if work.rows is not None:
@@ -184,9 +185,12 @@ def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
     return many.long_slice if one.blocks > 1 else many.long_chunk
 
 
-def _arrays(one: CudaSchedule, work: Work, many: ManyRows) -> float:
+def _arrays(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """Threads that hold rows of several arrays have fewer loads under way for each. What all rows
-    share comes beside a row that is held, and takes as many registers again."""
+    share comes beside a row that is held, and takes as many registers again; and while blocks bring
+    it that have a row in shared memory, others have to move theirs."""
+    if one.home.slice_vectors and not one.home.steady and work.shares:
+        return 1.0 + many.beside_slices * work.extra / here
     if not one.home.threads_keep:
         return 1.0
     vectors = one.items / work.width  # as many elements as these have

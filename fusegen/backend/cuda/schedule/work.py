@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES
 from fusegen.backend.target import CudaTarget
 
 SCARCE = 0.75  # rows for every multiprocessor, up to which they are few
+_SCARCE_BESIDE = 1.25  # the same, beside what all rows share, which is waited for again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,13 @@ class Work:
 
     def few(self, target: CudaTarget) -> bool:
         """Are rows so few that what is waited for counts, not what is moved?"""
-        return self.rows is not None and self.rows <= self.scarce * target.multiprocessors
+        scarce = max(self.scarce, _SCARCE_BESIDE) if self.shares else self.scarce
+        return self.rows is not None and self.rows <= scarce * target.multiprocessors
+
+    @property
+    def shares(self) -> bool:
+        """Does one array lie on chip beside others that all rows share?"""
+        return self.extra > 0 and self.vector_bytes <= VECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
