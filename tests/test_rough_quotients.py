@@ -78,8 +78,69 @@ def kernels(case: Case) -> list[str]:
                    .split("below: the kernel")[1]) for c in some[::5]]
 
 
-@pytest.mark.parametrize("text", [softmax_at, norm_of], ids=lambda p: str(p.name))
-def test_smooth_ones_are_rough(text: Any) -> None:
+@fg.pipeline
+def with_its_sum(x, t: fg.PerRow):  # type: ignore[no-untyped-def]
+    y = x / t
+    e = fg.exp(y - fg.max(y))
+    return e / fg.sum(e), fg.sum(e)
+
+
+@fg.pipeline
+def greatest_and_shares(x, t: fg.PerRow):  # type: ignore[no-untyped-def]
+    y = x / t
+    m = fg.max(y)
+    e = fg.exp(y - m)
+    return e / fg.sum(e), fg.where(m >= 1, 1.0, 0.0)
+
+
+def rows_met(read: Any) -> fg.Pipeline:
+    """What asks of the greatest quotient, or of one, for its last digit."""
+
+    def text(x, t: fg.PerRow):  # type: ignore[no-untyped-def]
+        y = x / t
+        e = fg.exp(y - fg.max(y))
+        return fg.sum(e), read(x, y, t)
+
+    return fg.pipeline(text)
+
+
+READ = {
+    "floor of the greatest": lambda x, y, t: fg.floor(fg.max(y)),
+    "at least 1": lambda x, y, t: fg.where(fg.max(y) >= 1, 1.0, 0.0),
+    "equal": lambda x, y, t: fg.where(fg.max(y) == fg.max(x) / t, 1.0, 0.0),
+    "whole": lambda x, y, t: fg.cast(fg.max(y), "int32"),
+    "root of a difference": lambda x, y, t: fg.sqrt(fg.max(y) - 1),
+    "floor of a sum": lambda x, y, t: fg.floor(fg.sum(y)),
+    "pole": lambda x, y, t: fg.sum(1 / (y - 1)),
+    "steep": lambda x, y, t: fg.max(fg.exp((y - 1) * 1e8)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", READ)
+def test_last_digits_that_show_are_there(name: str, dtype: str) -> None:
+    """Rows whose greatest element is their divisor, which an inverse alone does not divide to 1."""
+    kind = dtype_of(dtype).numpy
+    t = np.arange(41, 105, dtype=np.float32)
+    x = np.zeros((len(t), 40), np.float32)
+    x[:, 0], x[:, 7] = t, t / 4
+    case = Case(rows_met(READ[name]), {"x": x.astype(kind), "t": t}, len(t), 40)
+    rounded = case.inputs["x"].astype(np.float32)
+    t_exact, keep = t.astype(np.float64), rounded[:, 0] == t
+    y = (rounded.astype(np.float64)) / t_exact[:, None]
+    with np.errstate(divide="ignore"):
+        expected = {
+            "floor of the greatest": np.ones(len(t)), "at least 1": np.ones(len(t)),
+            "equal": np.ones(len(t)), "whole": np.ones(len(t)),
+            "root of a difference": np.zeros(len(t)), "floor of a sum": np.floor(y.sum(1)),
+            "pole": (1 / (y - 1)).sum(1), "steep": np.ones(len(t)),
+        }[name]
+    found = case.emulate()[1].astype(np.float64)
+    np.testing.assert_allclose(found[keep], expected[keep], rtol=1e-2)
+
+
+@pytest.mark.parametrize("text", [softmax_at, with_its_sum], ids=lambda p: str(p.name))
+def test_logits_are_rough(text: Any) -> None:
     for kernel in kernels(case_of(text, 1000, "bfloat16")):
         assert "t_divisor.nearly(x)" in kernel
         assert "t_divisor.under(x)" not in kernel
@@ -87,7 +148,8 @@ def test_smooth_ones_are_rough(text: Any) -> None:
         assert "t_divisor.nearly(x)" not in kernel
 
 
-@pytest.mark.parametrize("text", [equal_ones, whole_ones, leader, best_ones],
+@pytest.mark.parametrize("text", [equal_ones, whole_ones, leader, best_ones, norm_of,
+                                  greatest_and_shares],
                          ids=lambda p: str(p.name))
 def test_what_tells_numbers_apart_has_all_digits(text: Any) -> None:
     for kernel in kernels(case_of(text, 1000, "bfloat16")):

@@ -168,7 +168,7 @@ def _each(found: Any) -> tuple[np.ndarray, ...]:
 COMPARED = r"greatest_item\(x_items|greater_of\((chunk|state)\.\w+, x\)"  # elements as they are
 
 
-@pytest.mark.parametrize("text", [divided, distance_divided, both_divided, multiplied, left_out],
+@pytest.mark.parametrize("text", [divided, distance_divided, both_divided, multiplied],
                          ids=lambda p: str(p.name))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_it_costs_a_product_an_exponential(text: fg.Pipeline, dtype: str) -> None:
@@ -180,9 +180,9 @@ def test_it_costs_a_product_an_exponential(text: fg.Pipeline, dtype: str) -> Non
         costs.append(effort(work.program, work.schedule).item)
         kernel = re.sub(r"//.*", "", cuda_source(work.program, work.schedule).text()
                         .split("below: the kernel")[1])
-        assert text is left_out or re.search(COMPARED, kernel)
+        assert re.search(COMPARED, kernel)
         assert kernel.count("Divisor(") == 0
-    assert costs[0] - costs[1] <= 2 + 5 * (text is left_out)
+    assert costs[0] - costs[1] <= 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -195,7 +195,8 @@ def test_terms_of_lanes_are_kept(dtype: str) -> None:
 
 @fg.pipeline
 def at_constants(x, *, t: fg.Positive = 0.7, a=1.5):  # type: ignore[no-untyped-def]
-    return shares(x / t * a), fg.logsumexp(x * 2 / t)
+    half = t * 2
+    return shares(x / t * a), fg.logsumexp(x * 4 / half)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
@@ -228,6 +229,92 @@ def falling(x):  # type: ignore[no-untyped-def]
 @fg.pipeline
 def extreme(x):  # type: ignore[no-untyped-def]
     return shares(x * 1e-30)
+
+
+@fg.pipeline
+def by_another_factor(x):  # type: ignore[no-untyped-def]
+    """About the greatest of other multiples."""
+    y = x / 0.7
+    m = fg.max(y)
+    return fg.exp(x * 2 - m), fg.sum(fg.exp(y - m))
+
+
+@fg.pipeline
+def thrice(x, *, t: fg.Positive = 0.7):  # type: ignore[no-untyped-def]
+    y = x / t / t / t
+    return fg.sum(fg.exp(y - fg.max(y)))
+
+
+@fg.pipeline
+def masked_within(x):  # type: ignore[no-untyped-def]
+    y = fg.where(x > -1, fg.where(x < 2, x / 0.7, -np.inf), -np.inf)
+    return fg.sum(fg.exp(y - fg.max(y))), fg.logsumexp(fg.where(x > -1, x / 0.7, -np.inf))
+
+
+@fg.pipeline
+def tiny_steps(x):  # type: ignore[no-untyped-def]
+    y = x / 3e-19
+    return fg.sum(fg.exp(y - fg.max(y)))
+
+
+def _kept_in(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    y = np.where((x > -1) & (x < 2), x / 0.7, -np.inf)
+    return np.exp(y - y.max(1, keepdims=True)).sum(1), _lse(np.where(x > -1, x / 0.7, -np.inf))
+
+
+BESIDE: dict[str, tuple[fg.Pipeline, float, Callable[[np.ndarray], Any]]] = {
+    "another factor": (by_another_factor, 1.0, lambda x: (
+        np.exp(x * 2 - x.max(1, keepdims=True) / 0.7),
+        np.exp((x - x.max(1, keepdims=True)) / 0.7).sum(1))),
+    "thrice": (thrice, 1.0,
+               lambda x: np.exp((x - x.max(1, keepdims=True)) / 0.7**3).sum(1)),
+    "masked within": (masked_within, 1.0, _kept_in),
+    "tiny steps": (tiny_steps, 3e-12,
+                   lambda x: np.exp((x - x.max(1, keepdims=True)) / 3e-19).sum(1)),
+}
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+@pytest.mark.parametrize("n_cols", [8, 700])
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_does_not_fit_the_rule(name: str, n_cols: int, backend: str) -> None:
+    text, size, oracle = BESIDE[name]
+    x = np.random.default_rng(1).uniform(-1, 1, (50, n_cols)).astype(np.float32)
+    x = (x * size).astype(np.float32)
+    constants = {"t": 0.7} if text is thrice else {}
+    case = Case(text, {"x": x}, *x.shape, constants, varied=True)
+    found = text(x, **constants) if backend == "cpu" else case.emulate()
+    for one, other in zip(_each(found), _each(oracle(x.astype(np.float64))), strict=True):
+        np.testing.assert_allclose(one, other, rtol=3e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_logarithms_of_shares_are_not_above_0(backend: str) -> None:
+    """An element's product is the one that is its row's greatest, to the last digit."""
+
+    @fg.pipeline
+    def text(x, *, t=0.7):  # type: ignore[no-untyped-def]
+        y = x * t
+        return y - fg.logsumexp(y)
+
+    column = np.array([[100.1], [3.3], [-7.7], [33333.3]], np.float32)
+    x = np.concatenate([column, np.full((4, 40), -np.inf, np.float32)], 1)
+    case = Case(text, {"x": x}, *x.shape, {"t": 0.7}, varied=True)
+    found = text(x, t=0.7) if backend == "cpu" else case.emulate()[0]
+    np.testing.assert_array_equal(np.asarray(found)[:, 0], 0)
+
+
+@pytest.mark.parametrize("steepness", [20.0, 200.0])
+def test_terms_that_are_kept_are_moved_in_steps(steepness: float) -> None:
+    """Rows that ascend over many chunks: terms are kept about pivots that are far from the last."""
+
+    @fg.pipeline
+    def text(x):  # type: ignore[no-untyped-def]
+        return shares(x * steepness)
+
+    x = np.sort(np.random.default_rng(3).uniform(0, 1, (3, 9000)), 1).astype(np.float32)
+    np.testing.assert_allclose(text(x), _softmax(x.astype(np.float64) * steepness),
+                               rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize("text", [falling, extreme], ids=lambda p: str(p.name))

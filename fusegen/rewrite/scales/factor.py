@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isinf
 
 from fusegen.ir import graph as g
 from fusegen.ir.expr import Call, Expr, Lit, Var
@@ -51,6 +50,14 @@ class Factor:
         has an exponential of 0."""
         return 1 / _MOST < self.number < _MOST and sum(abs(p) for _, p in self.powers) <= 2
 
+    def times(self, expr: Expr, names: Mapping[g.Node, str]) -> Expr:
+        """The product, of the call's own numbers alone: merges have them at hand."""
+        found = expr if self.number == 1 else Call("mul", (expr, Lit(float(self.number))))
+        for c, power in sorted(self.powers, key=_name):
+            for _ in range(abs(power)):
+                found = Call("mul" if power > 0 else "div", (found, Var(names[c])))
+        return found
+
     def node(self, loc: Loc) -> g.Node:
         """One number, made once for all rows."""
         above = [c for c, power in sorted(self.powers, key=_name) for _ in range(power)]
@@ -85,8 +92,7 @@ class Multiple:
 
 
 def multiple(node: g.Node) -> Multiple:
-    """A node taken apart, which may make a new one: elements that are left out of it are as
-    infinite before it."""
+    """A node taken apart."""
     match node:
         case g.Map(op="mul", args=(a, b)) if (c := _positive(b)):
             inner, by = multiple(a), c
@@ -94,11 +100,6 @@ def multiple(node: g.Node) -> Multiple:
             inner, by = multiple(b), c
         case g.Map(op="div", args=(a, b)) if (c := _positive(b)):
             inner, by = multiple(a), c.inverse
-        case g.Map(op="where", args=(chosen, a, (g.Literal(value=value) as left_out))) if (
-            isinstance(value, float) and isinf(value) and not (inner := multiple(a)).factor.is_one
-        ):
-            base = op("where", node.loc, chosen, inner.base, left_out)
-            return Multiple(base, inner.factor)
         case _:
             return Multiple(node, Factor())
     return Multiple(inner.base, inner.factor * by)

@@ -14,7 +14,7 @@ from fusegen.lang.trace import unique_names
 from fusegen.lang.value import ACTIVE, Builder
 from fusegen.rewrite.build import at_element, fold, op, rebuilt
 from fusegen.rewrite.scales.factor import Factor, Multiple, multiple
-from fusegen.rewrite.scales.sums import Rewritten, steps_of
+from fusegen.rewrite.scales.sums import Rewritten, Steps, steps_of
 
 
 def scales_outside(
@@ -22,7 +22,14 @@ def scales_outside(
 ) -> tuple[g.Graph, Derivation]:
     """A graph with its derivation, rewritten; they themselves where there is no such number.
     constants: may numbers be those that kernels are given?"""
-    if any(isinstance(n, g.Inner) for n in graph.nodes):
+    peaks = _peaks(graph, derivation, kinds)
+    steps = _steps(graph, derivation, peaks, constants=constants)
+    about = [(e.name, s) for e in derivation if isinstance(e, Dependent) for s in e.shifts]
+    # Multiples that any sum is about otherwise stay where they are.
+    left = {s.pivot for name, s in about if (name, s.name) not in steps}
+    peaks = {n: m for n, m in peaks.items() if m.factor.is_one or graph.names[n] not in left}
+    steps = {key: found for key, found in steps.items() if found.peak in peaks}
+    if not steps or any(isinstance(n, g.Inner) for n in graph.nodes):
         return graph, derivation
     build = Builder()
     for node in graph.nodes:
@@ -30,13 +37,20 @@ def scales_outside(
         build.labels[node] = graph.names[node]
     token = ACTIVE.set(build)
     try:
-        peaks = {n: m for n, m in _peaks(graph, derivation, kinds).items()
-                 if constants or not m.factor.powers}
-        if not peaks:
-            return graph, derivation
-        return _Outside(graph, derivation, peaks, build, constants).run()
+        return _Outside(graph, derivation, peaks, steps, build, constants).run()
     finally:
         ACTIVE.reset(token)
+
+
+def _steps(
+    graph: g.Graph, derivation: Derivation, peaks: Mapping[g.Node, Multiple], *, constants: bool
+) -> dict[tuple[str, str], Steps]:
+    """Of which sums, by entry and shift, elements are measured in steps."""
+    return {
+        (entry.name, s.name): found for entry in derivation if isinstance(entry, Dependent)
+        for s in entry.shifts
+        if (found := steps_of(entry, s, graph, peaks, constants=constants))
+    }
 
 
 def _peaks(
@@ -53,9 +67,8 @@ def _peaks(
                 not isinstance(derivation[graph.names[node]], Base):
             continue
         known = multiple(node.arg)
-        made = known.base if known.base in kinds else g.operands(known.base)[1]
-        if kinds[made] == "float" and (
-            known.factor.is_one or _is_only_a_pivot(node, users, graph)
+        if kinds[known.base] == "float" and (known.factor.is_one or (
+            known.factor.is_moderate and _is_only_a_pivot(node, users, graph))
         ):
             found[node] = known
     return found
@@ -70,9 +83,10 @@ def _users(graph: g.Graph) -> Mapping[g.Node, list[g.Node]]:
 
 
 def _is_only_a_pivot(
-    peak: g.Node, users: Mapping[g.Node, list[g.Node]], graph: g.Graph
+    peak: g.Reduce, users: Mapping[g.Node, list[g.Node]], graph: g.Graph
 ) -> bool:
-    """Do elements meet it in exponents alone?"""
+    """Do elements meet it in exponents alone? And is a product that it is the greatest of met
+    nowhere else? It would be rounded by itself no more."""
 
     def in_exponents(node: g.Node) -> bool:
         return node not in graph.outputs and all(
@@ -80,8 +94,11 @@ def _is_only_a_pivot(
                 u.op in ("mul", "div") and multiple(u).base is not u and in_exponents(u)))
             for u in users[node])
 
-    met = (u for u in users[peak] if g.extent(u) is g.Extent.ELEMENT)
-    return all(isinstance(u, g.Map) and u.op == "sub" and in_exponents(u) for u in met)
+    met = [u for u in users[peak] if g.extent(u) is g.Extent.ELEMENT]
+    alone = all(u is peak or u in met for u in users[peak.arg]) and peak.arg not in graph.outputs
+    product = isinstance(peak.arg, g.Map) and peak.arg.op == "mul"
+    return (alone or not product) and all(
+        isinstance(u, g.Map) and u.op == "sub" and in_exponents(u) for u in met)
 
 
 @dataclass
@@ -89,6 +106,7 @@ class _Outside:
     graph: g.Graph
     derivation: Derivation
     peaks: Mapping[g.Node, Multiple]  # of the text's maxima
+    steps: Mapping[tuple[str, str], Steps]
     build: Builder
     constants: bool
     new: dict[g.Node, g.Node] = field(default_factory=dict)  # in place of the text's nodes
@@ -104,15 +122,13 @@ class _Outside:
             made = self._made(node)
             self.new[node] = made
             self.build.labels.setdefault(made, self.graph.names[node])
-        steps = {
-            (entry.name, s.name): found for entry in self.derivation
-            if isinstance(entry, Dependent) for s in entry.shifts
-            if (found := steps_of(entry, s, self.graph, self.peaks, constants=self.constants))
-        }
-        for (name, _), found in steps.items():
+        for (name, _), found in self.steps.items():
             self._factor(found.factor, self.graph[name].loc)
+        # Names are what the derivation knows nodes by: none may be lost.
+        if len({*self.new.values()}) < len(self.new):
+            return self.graph, self.derivation
         graph = self._graph()
-        rewritten = Rewritten(self.graph, graph, self._base, self.greatest, self.peaks, steps,
+        rewritten = Rewritten(self.graph, graph, self.new, self.greatest, self.peaks, self.steps,
                               self.factors)
         return graph, rewritten.derivation(self.derivation)
 
@@ -120,13 +136,9 @@ class _Outside:
         outputs = tuple(self.new[n] for n in self.graph.outputs)
         nodes = g.topological((*self.graph.read, *outputs, *self.factors.values()))
         names = unique_names(nodes, self.build, self.graph.names.values())
-        names |= {i: self.graph.names[i] for i in self.graph.read}
+        names |= {new: self.graph.names[n] for n, new in self.new.items() if new in names}
         named = frozenset(self.new[n] for n in self.graph.named) & frozenset(nodes)
         return replace(self.graph, nodes=nodes, outputs=outputs, names=names, named=named)
-
-    def _base(self, node: g.Node) -> g.Node:
-        """A node of the text, or one that is made of the text's, in the new graph."""
-        return self.new[node] if node in self.new else rebuilt(node, self._base)
 
     def _factor(self, factor: Factor, loc: Loc) -> g.Node:
         node = self.factors.setdefault(factor, factor.node(loc))
@@ -141,9 +153,9 @@ class _Outside:
     def _made(self, node: g.Node) -> g.Node:
         if node in self.peaks:
             assert isinstance(node, g.Reduce)
-            base = self._base(self.peaks[node].base)
+            base = self.new[self.peaks[node].base]
             peak = self.greatest[node] = fold(g.Fold.MAX, base, node.loc)
-            self._call(peak, f"max_{self.build.labels.get(base, 'left')}")
+            self._call(peak, f"max_{self.graph.names[self.peaks[node].base]}")
             return at_element(self.new[node.arg], base, peak)
         match node:
             case g.Map(op="exp", args=(arg,)) if (distance := self._distance(arg)):
@@ -166,6 +178,6 @@ class _Outside:
         factor = outer.factor * element.factor
         if factor.is_one or not factor.is_moderate or (factor.powers and not self.constants):
             return None
-        x, loc = self._base(element.base), outer.base.loc
+        x, loc = self.new[element.base], outer.base.loc
         below = op("sub", loc, x, self.greatest[peak.base])
         return op("mul", loc, below, self._factor(factor, loc))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fusegen.ir import graph as g
@@ -19,6 +19,7 @@ class Steps:
     outer: the part of it that stands before the distance in the sums; there it is the element's
     own."""
 
+    peak: g.Node
     factor: Factor
     outer: Factor
 
@@ -38,7 +39,7 @@ def steps_of(
     factor = outer * known.factor
     if factor.is_one or not factor.is_moderate or (factor.powers and not constants):
         return None
-    return Steps(factor, outer)
+    return Steps(pivot, factor, outer)
 
 
 def _in_exponents(name: str, basis: tuple[Basis, ...]) -> bool:
@@ -72,11 +73,11 @@ def _factors(expr: Expr, names: set[str], graph: g.Graph) -> Iterator[Factor]:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The text's graph, and what has become of it."""
+    """The text's graph, and what has become of its nodes."""
 
     text: g.Graph
     graph: g.Graph
-    base: Callable[[g.Node], g.Node]  # what has become of what a factor stands before
+    new: Mapping[g.Node, g.Node]
     greatest: Mapping[g.Node, g.Node]
     peaks: Mapping[g.Node, Multiple]
     steps: Mapping[tuple[str, str], Steps]  # by entry and shift
@@ -99,7 +100,7 @@ class Rewritten:
             case Commuted(atom=atom):
                 element = multiple(self.text[atom])
                 if any(element.base is peak.base for peak in self.peaks.values()):
-                    entry = replace(entry, atom=self.graph.names[self.base(element.base)])
+                    entry = replace(entry, atom=self.graph.names[self.new[element.base]])
         return entry
 
     def _in_steps(self, entry: Dependent, s: Shifted, steps: Steps, taken: Taken) -> Dependent:
@@ -110,14 +111,15 @@ class Rewritten:
         factor = Lit(node.value) if isinstance(node, g.Literal) else Var(self.graph.names[node])
         put: dict[str, Expr] = {
             s.name: Var(name, "float", varying=True),
-            move_name(s.pivot, "shift"): Call("mul", (Var(move_name(peak, "shift")), factor)),
+            move_name(s.pivot, "shift"): steps.factor.times(
+                Var(move_name(peak, "shift")), self.graph.names),
         }
         basis = tuple(
             Basis(self._without(b.lift, put, steps.outer),
                   tuple((k, self._without(f, put, steps.outer)) for k, f in b.transport))
             for b in entry.basis
         )
-        shift = Shifted(name, self.graph.names[self.base(element.base)], peak, "shift",
+        shift = Shifted(name, self.graph.names[self.new[element.base]], peak, "shift",
                         factor=factor)
         return replace(entry, basis=basis,
                        shifts=tuple(shift if other is s else other for other in entry.shifts))
