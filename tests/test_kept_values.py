@@ -151,6 +151,13 @@ def test_rows_stay_where_it_is_kept(name: str, n_cols: int) -> None:
     assert work.schedule in holders(work), work.schedule.describe()
 
 
+@pytest.mark.parametrize("name", ["capped", "silu", "gelu"])
+def test_few_long_rows_are_kept_too(name: str) -> None:
+    """Threads that hold more than they can keep take up to 2.4 times as long."""
+    work = case_of(name, 1, 200_000, "bfloat16").work(n_rows=16, aligned=True)
+    assert work.schedule in holders(work), work.schedule.describe()
+
+
 @fg.pipeline
 def weighted(x, weight: fg.PerColumn, bias: fg.PerColumn):  # type: ignore[no-untyped-def]
     y = x * fg.sigmoid(x)

@@ -24,6 +24,9 @@ class FewRows:
     element: float = figure(7.5e-5, "µs", "an element of a multiprocessor's blocks, a sweep")
     thread_element: float = figure(0.02, "µs", "an element of a thread")
     mapped: float = figure(0.1, "µs", "a vector that a thread maps by itself, with what rows share")
+    stalled: float = figure(2.0, "factor", "on instructions of elements that take long to make, "
+                            "beside that of many rows")
+    crammed: float = figure(1.5, "factor", "the same, of threads that hold too many to keep them")
     again: float = figure(0.6, "share", "rows read again: part of a sweep that L2 does not hide")
     block: float = figure(0.1, "µs", "warps of a block meet")
     block_thread: float = figure(0.0004, "µs", "the same, for every thread")

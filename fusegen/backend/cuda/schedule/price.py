@@ -13,6 +13,7 @@ from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSche
 from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, Figures, ManyRows
 from fusegen.backend.cuda.schedule.homes import Stay
 from fusegen.backend.cuda.schedule.instructions import effort
+from fusegen.backend.cuda.schedule.kept_values import keeps_value
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.cuda.schedule.occupancy import resident, slice_room, slots, uneven
 from fusegen.backend.cuda.schedule.work import Price, Work
@@ -55,7 +56,9 @@ def with_elements(price: Price, program: Program, one: CudaSchedule, work: Work)
     if price.adds:
         rows = work.rows or 1
         busy = min(rows * one.blocks, target.multiprocessors)
-        seconds = issued * rows * work.vectors * work.width / busy
+        seconds = issued * rows * work.vectors * work.width / busy * FIGURES.few.stalled
+        if one.home.threads_keep and not one.home.steady and not keeps_value(one):
+            seconds *= FIGURES.few.crammed
         return replace(price, parts=(*price.parts, ("work", seconds * 1e6)))
     moved = max(sum(p.dtype.itemsize for p in k.elements) for k in program.kernels)
     share = issued / target.multiprocessors / (moved / target.bandwidth)
