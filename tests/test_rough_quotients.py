@@ -93,6 +93,14 @@ def greatest_and_shares(x, t: fg.PerRow):  # type: ignore[no-untyped-def]
     return e / fg.sum(e), fg.where(m >= 1, 1.0, 0.0)
 
 
+@fg.pipeline
+def beside_distances(x, t: fg.PerRow):  # type: ignore[no-untyped-def]
+    y = x / t
+    d = y - fg.max(y)
+    e = fg.exp(d)
+    return e / fg.sum(e), fg.sum(e * d)
+
+
 def rows_met(read: Any) -> fg.Pipeline:
     """What asks of the greatest quotient, or of one, for its last digit."""
 
@@ -149,7 +157,7 @@ def test_logits_are_rough(text: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [equal_ones, whole_ones, leader, best_ones, norm_of,
-                                  greatest_and_shares],
+                                  greatest_and_shares, beside_distances],
                          ids=lambda p: str(p.name))
 def test_what_tells_numbers_apart_has_all_digits(text: Any) -> None:
     for kernel in kernels(case_of(text, 1000, "bfloat16")):

@@ -228,7 +228,7 @@ def falling(x):  # type: ignore[no-untyped-def]
 
 @fg.pipeline
 def extreme(x):  # type: ignore[no-untyped-def]
-    return shares(x * 1e-30)
+    return shares(x * 1e-38)
 
 
 @fg.pipeline
@@ -237,6 +237,14 @@ def by_another_factor(x):  # type: ignore[no-untyped-def]
     y = x / 0.7
     m = fg.max(y)
     return fg.exp(x * 2 - m), fg.sum(fg.exp(y - m))
+
+
+@fg.pipeline
+def greatest_ones(x):  # type: ignore[no-untyped-def]
+    """Which elements are the greatest, and how far the others are below."""
+    y = x / 0.7
+    m = fg.max(y)
+    return fg.where(y == m, 1.0, 0.0), y - m, fg.sum(fg.exp(y - m))
 
 
 @fg.pipeline
@@ -266,6 +274,9 @@ BESIDE: dict[str, tuple[fg.Pipeline, float, Callable[[np.ndarray], Any]]] = {
     "another factor": (by_another_factor, 1.0, lambda x: (
         np.exp(x * 2 - x.max(1, keepdims=True) / 0.7),
         np.exp((x - x.max(1, keepdims=True)) / 0.7).sum(1))),
+    "greatest ones": (greatest_ones, 1.0, lambda x: (
+        x == x.max(1, keepdims=True), (x - x.max(1, keepdims=True)) / 0.7,
+        np.exp((x - x.max(1, keepdims=True)) / 0.7).sum(1))),
     "thrice": (thrice, 1.0,
                lambda x: np.exp((x - x.max(1, keepdims=True)) / 0.7**3).sum(1)),
     "masked within": (masked_within, 1.0, _kept_in),
@@ -288,6 +299,7 @@ def test_what_does_not_fit_the_rule(name: str, n_cols: int, backend: str) -> Non
         np.testing.assert_allclose(one, other, rtol=3e-5, atol=1e-6)
 
 
+@pytest.mark.usefixtures("users_flags")  # by which products may be contracted with sums
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
 def test_logarithms_of_shares_are_not_above_0(backend: str) -> None:
     """An element's product is the one that is its row's greatest, to the last digit."""
@@ -323,7 +335,7 @@ def test_others_are_as_written(text: fg.Pipeline, backend: str) -> None:
     """Beyond the range of floats distances of elements are none of their multiples."""
     x = np.array([[3e38, -3e38, 1e38, 0.0, -1e38] * 9], np.float32)
     x = x if text is extreme else x * np.float32(1e-38)
-    by = 1e-30 if text is extreme else 1 / -0.7
+    by = 1e-38 if text is extreme else 1 / -0.7
     found = text(x) if backend == "cpu" else Case(text, {"x": x}, *x.shape).emulate()[0]
     np.testing.assert_allclose(found, _softmax(x.astype(np.float64) * by), rtol=1e-5, atol=1e-12)
 

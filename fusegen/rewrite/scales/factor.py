@@ -41,10 +41,6 @@ class Factor:
         return self == Factor()
 
     @property
-    def may_shrink(self) -> bool:
-        return self.number < 1 or bool(self.powers)
-
-    @property
     def is_moderate(self) -> bool:
         """Has a product with it the range that the text's has? What is too far away for floats then
         has an exponential of 0."""

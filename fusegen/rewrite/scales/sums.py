@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.ir import graph as g
 from fusegen.ir.derivation import Base, Basis, Commuted, Dependent, Derivation, Entry, Shifted
-from fusegen.ir.expr import Call, Expr, Lit, Var, walk
+from fusegen.ir.expr import Call, Expr, Lit, Var
 from fusegen.ir.monoid import move_name
 from fusegen.ir.names import Taken
 from fusegen.rewrite.scales.factor import Factor, Multiple, multiple, taken_apart
@@ -33,25 +33,13 @@ def steps_of(
     if s.action != "shift" or s.unit or pivot not in peaks:
         return None
     element, known = multiple(graph[s.atom]), peaks[pivot]
-    if element != known or (known.factor.may_shrink and not _in_exponents(s.name, entry.basis)):
-        return None  # a distance may leave the range where that of scaled elements does not
+    if element != known:
+        return None
     outer = _common({s.name, move_name(s.pivot, "shift")}, entry.basis, graph)
     factor = outer * known.factor
     if factor.is_one or not factor.is_moderate or (factor.powers and not constants):
         return None
     return Steps(pivot, factor, outer)
-
-
-def _in_exponents(name: str, basis: tuple[Basis, ...]) -> bool:
-    """Are sums of an element's distance sums of its exponential, which is 0 far away?"""
-
-    def uses(expr: Expr) -> bool:
-        return any(isinstance(e, Var) and e.name == name for e in walk(expr))
-
-    return all(
-        any(isinstance(e, Call) and e.op == "exp" and uses(e) for e in walk(b.lift))
-        for b in basis if uses(b.lift)
-    )
 
 
 def _common(names: set[str], basis: tuple[Basis, ...], graph: g.Graph) -> Factor:
