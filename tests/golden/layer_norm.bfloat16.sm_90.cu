@@ -8,9 +8,9 @@
 //            mean_pow = a.mean_pow + a.count·(a.mean_x - mean_x)·(a.mean_x - mean_x) + b.mean_pow + b.count·(b.mean_x - mean_x)·(b.mean_x - mean_x)
 // Sweep 2    reads x, weight, bias
 // Proved     pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
-// Tree       chunks of 16, merged thread → warp → block → cluster
-// Schedule   row per cluster of blocks in shared memory, 2 × 8 elements per thread and chunk, aligned loads, shared columns a chunk ahead
-// Launch     layer_norm_kernel<<<blocks · n_rows, threads, 16 · slice>>>; threads % 32 = 0, ≤ 1024; clusters of blocks; slice: vectors of a row that a block keeps
+// Tree       chunks of 32, merged thread → warp → block → cluster
+// Schedule   row per cluster of blocks in shared memory, 4 × 8 elements per thread and chunk, aligned loads, shared columns a chunk ahead
+// Launch     layer_norm_kernel<<<blocks · n_rows, threads, 16 · slice>>>; threads % 32 = 0, ≤ 512; clusters of blocks; slice: vectors of a row that a block keeps
 // Assumes    8 divides n_cols
 //            rows of x, weight, bias, add_2 begin on 16 bytes
 //            2^-126 ≤ eps ≤ 2^-13
@@ -30,9 +30,9 @@
 
 using namespace fusegen;
 
-using Team = AnyBlock<1024>;  // threads of a block, whose cluster owns a row
-constexpr int kMostThreads = 1024;  // of a block
-constexpr int kVectors = 2, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
+using Team = AnyBlock<512>;  // threads of a block, whose cluster owns a row
+constexpr int kMostThreads = 512;  // of a block
+constexpr int kVectors = 4, kWidth = 8;  // a thread's chunk: so many vectors of so many neighbours
 constexpr int kItems = kVectors * kWidth;
 constexpr int kMostBlocks = 16;  // of a cluster
 typedef int column_t;

@@ -192,7 +192,7 @@ def _arrays(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """Threads that hold rows of several arrays have fewer loads under way for each. What all rows
     share comes beside a row that is held, and takes as many registers again; and while blocks bring
     it that have a row in shared memory, others have to move theirs."""
-    if one.home.slice_vectors and not one.home.steady and work.shares:
+    if one.home.slice_vectors and work.shares:
         return 1.0 + many.beside_slices * work.extra / here
     if not one.home.threads_keep:
         return 1.0

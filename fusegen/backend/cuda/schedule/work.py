@@ -9,7 +9,7 @@ from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES
 from fusegen.backend.target import CudaTarget
 
 SCARCE = 0.75  # rows for every multiprocessor, up to which they are few
-_SCARCE_BESIDE = 1.5  # the same, beside what all rows share, which is waited for again
+_SCARCE_BESIDE = 1.25  # the same, beside what all rows share, which is waited for again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
