@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import assert_never
 
 from fusegen.ir import graph as g
 from fusegen.ir.loc import Loc
-from fusegen.lang.value import builder
+from fusegen.lang.value import ACTIVE, Builder, builder
+
+
+@contextmanager
+def joining(graph: g.Graph) -> Iterator[Builder]:
+    """Meanwhile new nodes join the graph's, which are labelled by their names."""
+    build = Builder()
+    for node in graph.nodes:
+        build.add(node)
+        build.labels[node] = graph.names[node]
+    token = ACTIVE.set(build)
+    try:
+        yield build
+    finally:
+        ACTIVE.reset(token)
 
 
 def op(name: str, loc: Loc, *args: g.Node) -> g.Node:

@@ -14,8 +14,8 @@ from fusegen.ir.dtypes import FLOAT64, DType
 from fusegen.ir.kinds import compute_dtype
 from fusegen.ir.names import Taken
 from fusegen.lang.trace import unique_names
-from fusegen.lang.value import ACTIVE, Builder
-from fusegen.rewrite.build import put, rebuilt
+from fusegen.lang.value import Builder
+from fusegen.rewrite.build import joining, put, rebuilt
 from fusegen.rewrite.finished import given_number
 
 if TYPE_CHECKING:
@@ -54,15 +54,8 @@ def rewritten(
 ) -> Rewriting:
     """The graph with the named sums repaired, those whose terms have the shape for it. With every
     name the reductions that are finished by then: numbers to the sum."""
-    build = Builder()
-    for node in graph.nodes:
-        build.add(node)
-        build.labels[node] = graph.names[node]
-    token = ACTIVE.set(build)
-    try:
+    with joining(graph) as build:
         return _rewritten(graph, names, build, wide=compute_dtype(graph, dtypes) == FLOAT64)
-    finally:
-        ACTIVE.reset(token)
 
 
 def _rewritten(

@@ -46,6 +46,10 @@ class Factor:
         has an exponential of 0."""
         return 1 / _MOST < self.number < _MOST and sum(abs(p) for _, p in self.powers) <= 2
 
+    def moves_out(self, *, constants: bool) -> bool:
+        """Is it worth it, and allowed? constants: may it hold those that kernels are given?"""
+        return not self.is_one and self.is_moderate and (constants or not self.powers)
+
     def times(self, expr: Expr, names: Mapping[g.Node, str]) -> Expr:
         """The product, of the call's own numbers alone: merges have them at hand."""
         found = expr if self.number == 1 else Call("mul", (expr, Lit(float(self.number))))

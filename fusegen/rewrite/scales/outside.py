@@ -11,8 +11,8 @@ from fusegen.ir.dtypes import Kind
 from fusegen.ir.loc import Loc
 from fusegen.ir.names import Taken
 from fusegen.lang.trace import unique_names
-from fusegen.lang.value import ACTIVE, Builder
-from fusegen.rewrite.build import at_element, fold, op, rebuilt
+from fusegen.lang.value import Builder
+from fusegen.rewrite.build import at_element, fold, joining, op, rebuilt
 from fusegen.rewrite.scales.factor import Factor, Multiple, multiple
 from fusegen.rewrite.scales.sums import Rewritten, Steps, steps_of
 
@@ -31,15 +31,8 @@ def scales_outside(
     steps = {key: found for key, found in steps.items() if found.peak in peaks}
     if not steps or any(isinstance(n, g.Inner) for n in graph.nodes):
         return graph, derivation
-    build = Builder()
-    for node in graph.nodes:
-        build.add(node)
-        build.labels[node] = graph.names[node]
-    token = ACTIVE.set(build)
-    try:
+    with joining(graph) as build:
         return _Outside(graph, derivation, peaks, steps, build, constants).run()
-    finally:
-        ACTIVE.reset(token)
 
 
 def _steps(
@@ -176,7 +169,7 @@ class _Outside:
                 element.factor != peak.factor * known.factor:
             return None
         factor = outer.factor * element.factor
-        if factor.is_one or not factor.is_moderate or (factor.powers and not self.constants):
+        if not factor.moves_out(constants=self.constants):
             return None
         x, loc = self.new[element.base], outer.base.loc
         below = op("sub", loc, x, self.greatest[peak.base])

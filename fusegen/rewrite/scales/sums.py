@@ -37,9 +37,7 @@ def steps_of(
         return None
     outer = _common({s.name, move_name(s.pivot, "shift")}, entry.basis, graph)
     factor = outer * known.factor
-    if factor.is_one or not factor.is_moderate or (factor.powers and not constants):
-        return None
-    return Steps(pivot, factor, outer)
+    return Steps(pivot, factor, outer) if factor.moves_out(constants=constants) else None
 
 
 def _common(names: set[str], basis: tuple[Basis, ...], graph: g.Graph) -> Factor:
