@@ -3,7 +3,7 @@ bits."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from fusegen.backend.emit.terms import below_pivots, replaced, term_of
 from fusegen.ir.dtypes import DType
@@ -29,18 +29,13 @@ def _are_narrow(params: Iterable[Param], compute: DType, beside: Collection[Shap
     return compute.itemsize == 4 and all(d.itemsize == 2 for d in floats)
 
 
-def rough_quotients(kernels: Iterable[Kernel]) -> frozenset[Expr]:
+def rough_quotients(kernels: Sequence[Kernel]) -> frozenset[Expr]:
     """Quotients of elements by row values and numbers that may be off by a rounding or two, of
     kernels of a narrow program: logits, of which nothing is asked but exponentials about their
     greatest. Whatever else is made of a quotient may show its last digit: a condition, a
     column, a whole number, a difference."""
-    found: set[Expr] = set()
-    others: set[Expr] = set()
-    for kernel in kernels:
-        logits = frozenset(q for sweep in kernel.sweeps for q in _logits(sweep))
-        found |= logits
-        others |= _met_otherwise(kernel, logits)
-    return frozenset(found - others)
+    logits = frozenset(q for k in kernels for sweep in k.sweeps for q in _logits(sweep))
+    return logits.difference(*(_met_otherwise(k, logits) for k in kernels))
 
 
 def _logits(sweep: Sweep) -> Iterator[Expr]:
