@@ -34,6 +34,18 @@ struct Band {
     T* first;  // the band's first row, in memory
     long long stride;
     int n_cols;
+    int pitch;        // bytes from a row to the next in shared memory
+    unsigned behind;  // how far behind a boundary the first row begins,
+    unsigned turn;    // and how much farther each begins than the one before it, but for whole vectors
+
+    // What every row's place takes is worth registers: compilers would work it out again for each.
+    __device__ __forceinline__ Band(unsigned char* slots, T* first, long long stride, int n_cols)
+        : slots(slots), first(first), stride(stride), n_cols(n_cols),
+          pitch(opaque(packed() ? int(stride) * int(sizeof(T)) : kPitch)),
+          behind(opaque(unsigned(reinterpret_cast<Address>(first) % kVector))),
+          turn(opaque(packed() ? 0u : unsigned(Address(stride) * sizeof(T) % kVector)))
+    {
+    }
 
     // One range? What is written has nothing between its rows. Small gaps come along, unless rows then begin in the
     // same banks.
@@ -43,7 +55,6 @@ struct Band {
         const long long apart = stride * int(sizeof(T));
         return apart > 0 && apart <= kPitch && apart % kFewBanks != 0;
     }
-    __device__ __forceinline__ int apart() const { return packed() ? int(stride) * int(sizeof(T)) : kPitch; }
     // So many rows that are one range.
     __device__ __forceinline__ int bytes(int rows) const
     {
@@ -53,9 +64,7 @@ struct Band {
     // Row r in shared memory.
     __device__ __forceinline__ T* row(int r) const
     {
-        const int begin = static_cast<int>(reinterpret_cast<Address>(first) % kVector);
-        const int turn = packed() ? 0 : r * static_cast<int>(stride * sizeof(T) % kVector);
-        return reinterpret_cast<T*>(slots + (r * apart() + (begin + turn) % kVector));
+        return reinterpret_cast<T*>(slots + r * pitch + (behind + unsigned(r) * turn) % kVector);
     }
 
     // Starts the copies of so many rows, before and after which the array has others. What lies between rows comes
@@ -106,12 +115,17 @@ private:
             return;
         }
         constexpr int kCount = kPitch / kVector;  // that a row touches, at most
+        const int size = n_cols * int(sizeof(T));
+        const Address start = reinterpret_cast<Address>(first), far = rows - 1, step = stride * sizeof(T);
+        const Address least = stride < 0 ? start + far * step : start, most = stride < 0 ? start : start + far * step;
+        const bool inside = !own && least - kVector >= low && most + size + kVector <= high;  // what rows touch
+#pragma unroll 4
         for (int i = static_cast<int>(threadIdx.x); i < rows * kCount; i += kThreads) {
-            const int line = i / kCount;
-            const Address begin = reinterpret_cast<Address>(first + line * stride), end = begin + n_cols * sizeof(T);
-            const Address base = begin / kVector * kVector, at = base + i % kCount * kVector;
-            if (at < end && at >= (own ? begin : low) && at + kVector <= (own ? end : high))
-                visit(slots + line * kPitch + (at - base), at);
+            const int line = i / kCount, place = i % kCount * kVector;
+            const int at = place - int((behind + unsigned(line) * turn) % kVector);  // from where the row begins
+            const Address there = start + line * step + at;
+            const bool whole = own ? at >= 0 && at + kVector <= size : inside || (there >= low && there + kVector <= high);
+            if (at < size && whole) visit(slots + line * kPitch + place, there);
         }
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fusegen.backend.cuda.bring import Bring
 from fusegen.backend.cuda.emit.asked import elements_used, span_asked
 from fusegen.backend.cuda.emit.bands import BandView, band_view, row_in_band, row_of_step
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect
@@ -76,6 +77,13 @@ class KernelView:
                 return self.band is not None and alone and bool(s.row_stores)
             case _:
                 return False
+
+    @property
+    def band_asks(self) -> tuple[Bring, ...]:
+        """What all rows of a band share, and lanes keep from the first to the last."""
+        if self.band is None:
+            return ()
+        return tuple(dict.fromkeys(bring for s in self.sweeps for bring in s.asked))
 
     @property
     def numbers_rows(self) -> bool:

@@ -19,7 +19,7 @@ from fusegen.backend.cuda.schedule.homes import Registers
 from fusegen.backend.cuda.schedule.kept_values import keeps_value, kept_value
 from fusegen.backend.cuda.schedule.launch import widest_vector
 from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
-from fusegen.backend.cuda.schedule.on_chip import knows_pivots, pivots_first
+from fusegen.backend.cuda.schedule.on_chip import asks_once, knows_pivots, pivots_first
 from fusegen.backend.cuda.schedule.operations import (
     NARROW_EXP,
     NEARLY,
@@ -100,7 +100,8 @@ def _of_kernel(kernel: Kernel, one: CudaSchedule) -> Effort:
     band, width = one.home.band_rows > 0, one.width
     holds = one.in_warp and one.home.of_threads
     keeps = keeps_value(one)
-    item, finish, written = _elements(kernel, one.in_warp, holds, keeps, band, width, one.load)
+    item, finish, written = _elements(
+        kernel, one.in_warp, holds, keeps, band, width, one.load, _column(kernel, one))
     row = _STEP + sum(_meeting(s, one) for s in kernel.sweeps)
     if one.has_edges:
         row += _EDGES + item
@@ -109,9 +110,16 @@ def _of_kernel(kernel: Kernel, one: CudaSchedule) -> Effort:
     return Effort(item, moves, row, finish / one.lanes if turns else finish)
 
 
+def _column(kernel: Kernel, one: CudaSchedule) -> float:
+    """What all rows share, at a column: asked for once, if lanes own several rows of a band."""
+    asked = one.home.band_rows and asks_once(kernel, one)
+    return _COLUMN * one.rows_per_block / one.block_rows if asked else _COLUMN
+
+
 @lru_cache(maxsize=256)
 def _elements(
-    kernel: Kernel, in_warp: bool, holds: bool, keeps: bool, band: bool, width: int, load: LoadMode
+    kernel: Kernel, in_warp: bool, holds: bool, keeps: bool, band: bool, width: int,
+    load: LoadMode, column: float,
 ) -> tuple[float, float, bool]:
     """Instructions of an element, and to finish a row; are elements written? `holds`: do lanes of
     a warp hold the row? `keeps`: do threads keep a value that takes long?"""
@@ -119,7 +127,7 @@ def _elements(
     if value and value.heavy:
         kernel = replace(kernel, sweeps=value.sweeps)
         made = sum(of_value(one.expr) for one in value.lets)
-    scope = _Scope(kernel, in_warp, holds, band, width, load)
+    scope = _Scope(kernel, in_warp, holds, band, width, load, column)
     item = sum(map(scope.item, scope.sweeps)) + scope.moved + made
     return item, scope.finish, scope.written
 
@@ -128,9 +136,10 @@ class _Scope:
     """A kernel's sweeps as a schedule runs them."""
 
     def __init__(
-        self, kernel: Kernel, in_warp: bool, holds: bool, band: bool, width: int, load: LoadMode
+        self, kernel: Kernel, in_warp: bool, holds: bool, band: bool, width: int, load: LoadMode,
+        column: float,
     ) -> None:
-        self.kernel, self.in_warp, self.holds = kernel, in_warp, holds
+        self.kernel, self.in_warp, self.holds, self.column = kernel, in_warp, holds, column
         self.band, self.width, self.load = band, width, load
         self.wide = 2.0 if kernel.compute.itemsize == 8 else 1.0
         self.narrow = is_narrow_by_itself(kernel)
@@ -218,7 +227,7 @@ class _Scope:
                 found += (_VECTOR + (_SHIFT if self.load == "shifted" else 0.0)) * size
         shared = [p for p in self.kernel.params if p.shape == "per_column"]
         alone = self.band or self.load != "aligned"
-        return found + sum(_COLUMN if alone else _VECTOR * p.dtype.itemsize for p in shared)
+        return found + sum(self.column if alone else _VECTOR * p.dtype.itemsize for p in shared)
 
     # ---- rows ----
 

@@ -42,14 +42,18 @@ def mapped_at_once(sweep: Sweep, kernel: Kernel, schedule: CudaSchedule) -> int:
 
 
 _MOST_BESIDE = 4  # vectors of what all rows share that threads have registers for beside their own
+_MOST_BESIDE_BAND = 32  # likewise registers, where rows of a band are one after the other
 
 
 def asks_before(param: Param, sweep: Sweep, kernel: Kernel, schedule: CudaSchedule) -> bool:
     """Is an array that all rows share asked for by the sweep before the first that reads it? Then
     it arrives while states meet, and takes registers meanwhile: rows of warps are worth them, those
-    of blocks if there is one such array (it saves 3 to 10 %; two may cost 50)."""
-    if not schedule.home.threads_keep or schedule.home.band_rows or param.shape != "per_column":
+    of blocks if there is one such array (it saves 3 to 10 %; two may cost 50). Lanes that own the
+    rows of a band one after the other ask once, before the first."""
+    if not schedule.home.threads_keep or param.shape != "per_column":
         return False
+    if schedule.home.band_rows:
+        return asks_once(kernel, schedule) and loader_of(param, kernel, schedule) == "load_items"
     if mapped_at_once(sweep, kernel, schedule):
         return False
     before = kernel.sweeps[: kernel.sweeps.index(sweep)]
@@ -58,6 +62,13 @@ def asks_before(param: Param, sweep: Sweep, kernel: Kernel, schedule: CudaSchedu
     alone = sum(kernel.param(n).shape == "per_column" for n in sweep.streams) == 1
     in_order = schedule.in_warp and schedule.load == "aligned"
     return in_order or (alone and schedule.vectors <= _MOST_BESIDE)
+
+
+def asks_once(kernel: Kernel, schedule: CudaSchedule) -> bool:
+    """Have lanes that own rows of a band registers for their part of all that rows share?"""
+    sizes = [p.dtype.itemsize for p in kernel.params if p.shape == "per_column"]
+    words = [max(1, schedule.width * size // 4) for size in sizes]  # of a vector
+    return schedule.vectors * sum(words) <= _MOST_BESIDE_BAND
 
 
 def ring_params(kernel: Kernel, sweep: Sweep) -> tuple[Param, ...]:

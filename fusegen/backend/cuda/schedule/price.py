@@ -207,7 +207,7 @@ def _threads(one: CudaSchedule, work: Work, blocks: int, many: ManyRows) -> floa
     here = blocks * one.threads  # of a multiprocessor
     if not slice_room(one, work):
         if one.home.threads_keep and work.stores and not one.in_warp:
-            under_way = here * one.vectors * work.vector_bytes
+            under_way = here * one.vectors * (work.vector_bytes + _asked(one, work, blocks))
             return 1.0 + many.starved_bytes * max(0.0, many.wanted_bytes / under_way - 1.0)
         # No more are wanted than the rows give work to: then each may have long chunks.
         there = (work.rows or math.inf) * one.team_threads * one.blocks
@@ -224,6 +224,12 @@ def _threads(one: CudaSchedule, work: Work, blocks: int, many: ManyRows) -> floa
     if peeled and here == one.threads:
         alone += many.peeled_alone
     return 1.0 + many.starved_shared * max(0.0, wanted / here - 1.0) + alone
+
+
+def _asked(one: CudaSchedule, work: Work, blocks: int) -> int:
+    """Bytes that come beside a vector of the one array that all rows share, while states meet."""
+    early = work.extra == 1 and one.load == "aligned" and one.vectors <= _EASY
+    return VECTOR_BYTES if work.shares and early and blocks > 1 else 0
 
 
 def _meeting(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
