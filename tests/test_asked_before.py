@@ -66,3 +66,41 @@ def test_it_is_asked_for_before_states_meet() -> None:
         for weight in ("weight", "bias"):
             if (at := text.find(f"load_items({weight}_items")) >= 0:
                 assert (at < meets) == (weight in expected)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_bands_ask_once(name: str) -> None:
+    """Lanes that own rows one after the other keep what these share, if that is few elements."""
+    work = library_case(name, 1, 45, "float16").work(n_rows=500_000, aligned=False)
+    bands = [c.schedule for c in candidates(work.program, work.problem, work.target)
+             if c.schedule.home.band_rows]
+    every = {"weight", "bias"} if name == "layer_norm" else {"weight"}
+    for schedule in bands:
+        few = schedule.items * len(every) <= 32
+        assert asked(work, schedule) == (every if few else set())
+        text = work.scheduled(schedule).source.split("using namespace fusegen;")[1]
+        loop = text.index("for (int step = 0;")
+        for array in every:
+            at = text.index(f"load_items({array}_items")
+            assert (at < loop) == few and text.count(f"load_items({array}_items") == 1
+    assert {s.lanes for s in bands if s.items * len(every) <= 32}
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("rows", [1, 37, 131])
+def test_rows_of_bands_in_turns(dtype: str, rows: int) -> None:
+    """Several turns of a block, the last of fewer rows; rows apart from one another; arrays that
+    two sweeps read."""
+    rng = np.random.default_rng(rows)
+    x, w, v = (rng.standard_normal(shape).astype(dtype) for shape in ((rows, 45), 45, 45))
+    case = Case(read_twice, {"x": x, "w": w, "v": v}, rows, 45)
+    for aligned in (False, True):
+        work = case.work(n_rows=500_000, aligned=aligned)
+        bands = [c.schedule for c in candidates(work.program, work.problem, work.target)
+                 if c.schedule.home.band_rows and asked(work, c.schedule) == {"w", "v"}]
+        assert bands
+        for schedule in bands[:3]:
+            assert_close(case.emulate(schedule=schedule), case.reference(), 2e-2)
+            apart = case.emulate(schedule=schedule, apart=5)
+            assert_close(apart, case.reference(), 2e-2)

@@ -43,6 +43,9 @@ SOURCES: dict[str, tuple[str, dict[str, object]]] = {
     "layer_norm.bfloat16.sm_90.cu": (
         "layer_norm", {"target": "sm_90", "n_cols": 131_072, "dtype": "bfloat16",
                        "inputs": ("weight", "bias")}),
+    "layer_norm.band.sm_90.cu": (
+        "layer_norm", {"target": "sm_90", "n_rows": 500_000, "n_cols": 45, "dtype": "float16",
+                       "inputs": ("weight", "bias")}),
     "softmax_topk.x86-64-v3.cpp": ("softmax_topk", {"target": "x86-64-v3", "k": 5}),
     "softmax_topk.64.x86-64-v4.cpp": ("softmax_topk", {"target": "x86-64-v4", "k": 64}),
     "softmax.x86-64-v4.cpp": ("softmax", {"target": "x86-64-v4"}),

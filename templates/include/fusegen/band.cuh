@@ -116,15 +116,18 @@ private:
         }
         constexpr int kCount = kPitch / kVector;  // that a row touches, at most
         const int size = n_cols * int(sizeof(T));
-        const Address start = reinterpret_cast<Address>(first), far = rows - 1, step = stride * sizeof(T);
-        const Address least = stride < 0 ? start + far * step : start, most = stride < 0 ? start : start + far * step;
-        const bool inside = !own && least - kVector >= low && most + size + kVector <= high;  // what rows touch
+        const Address start = reinterpret_cast<Address>(first), step = stride * sizeof(T);
+        const Address last = start + Address(rows - 1) * step;
+        const Address least = start < last ? start : last, most = start < last ? last : start;
+        // May all be read that rows touch? Only the first and the last of an array have nothing beside them.
+        const bool inside = !own && least - kVector >= low && most + size + kVector <= high;
 #pragma unroll 4
         for (int i = static_cast<int>(threadIdx.x); i < rows * kCount; i += kThreads) {
             const int line = i / kCount, place = i % kCount * kVector;
             const int at = place - int((behind + unsigned(line) * turn) % kVector);  // from where the row begins
             const Address there = start + line * step + at;
-            const bool whole = own ? at >= 0 && at + kVector <= size : inside || (there >= low && there + kVector <= high);
+            const bool whole = own ? at >= 0 && at + kVector <= size
+                                   : inside || (there >= low && there + kVector <= high);
             if (at < size && whole) visit(slots + line * kPitch + place, there);
         }
     }

@@ -82,6 +82,7 @@ class ManyRows:
     several: float = figure(0.095, "share", "32 elements of a thread, of each of several arrays")
     beside: float = figure(0.2, "share", "4 vectors of a thread more than 4, beside an array that "
                            "all rows share")
+    beside_band: float = figure(0.25, "share", "32 registers of a lane for it, of bands")
     beside_slices: float = figure(0.14, "share", "an array that all rows share, of one block that "
                                   "has a row in shared memory")
     wanted_threads: float = figure(768, "thread", "of a multiprocessor, row in registers or memory")
@@ -108,7 +109,7 @@ class ManyRows:
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
     clustered_16: float = figure(0.85, "factor", "the same, of 16")
     filling: float = figure(1.6, "µs", "shared memory fills, once")
-    filling_band: float = figure(1.87, "µs", "the same, with a band of short rows")
+    filling_band: float = figure(1.5, "µs", "the same, with a band of short rows")
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,8 +196,12 @@ def _arrays(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
         return 1.0 + many.beside_slices * work.extra / here
     if not one.home.threads_keep:
         return 1.0
-    vectors = one.items / work.width  # as many elements as these have
-    beside = many.beside * work.extra * max(0.0, vectors - _EASY) / _EASY
+    if one.home.band_rows:
+        words = one.items if one.width == 1 else one.vectors * VECTOR_BYTES // 4
+        beside = many.beside_band * work.extra * words / 32
+    else:
+        vectors = one.items / work.width  # as many elements as these have
+        beside = many.beside * work.extra * max(0.0, vectors - _EASY) / _EASY
     several = one.blocks == 1 and work.vector_bytes > VECTOR_BYTES
     return 1.0 + beside + (many.several * one.items / 32 if several else 0.0)
 
