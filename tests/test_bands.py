@@ -11,6 +11,7 @@ from support.emulated import EmulatedExecutable, emulated
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule.assumptions import longest_row, shortest_row
+from fusegen.backend.cuda.schedule.bands import Rows
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.launch import launches
 from fusegen.backend.cuda.schedule.select import candidates
@@ -174,3 +175,20 @@ def test_rows_with_gaps_are_not_read_from_the_same_banks() -> None:
     assert gaps.home.band_rows
     assert packed.lanes < gaps.lanes
     assert gaps.home.rows_apart == 1
+
+
+@pytest.mark.parametrize(("n_cols", "gaps"), [(32, False), (40, False), (33, True), (36, True)])
+def test_rows_of_whole_vectors_have_no_gaps(n_cols: int, gaps: bool) -> None:
+    """Where an array of them begins inside a vector, and another does not, all of its rows do."""
+    work = library_case("softmax", 1, n_cols, "float16").work(aligned=False, in_phase=False)
+    rows = Rows.of(work.program, work.problem, n_cols)
+    assert (rows.packed, rows.gaps) == (True, gaps)
+
+
+def test_few_lanes_meet_in_few_banks() -> None:
+    """Rows of 64 bytes begin in two places of the banks: with half as many of them at a time, that
+    is a price."""
+    work = library_case("rms_norm", 1, 32, "bfloat16").work(
+        n_rows=594_713, aligned=False, in_phase=False)
+    assert work.schedule.home.band_rows
+    assert work.schedule.lanes == 8

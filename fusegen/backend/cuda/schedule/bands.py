@@ -40,10 +40,11 @@ class Rows:
     @classmethod
     def of(cls, program: Program, problem: Problem, n_cols: int) -> Rows:
         """Rows that begin on vectors' boundaries and do not end there have gaps. Where arrays lie
-        differently, some may have gaps."""
+        differently, some may have gaps, unless all are of whole vectors: one begins elsewhere."""
         sizes = {p.dtype.itemsize for k in program.kernels for p in k.elements}
-        gaps = problem.aligned and any(n_cols * size % VECTOR_BYTES for size in sizes)
-        return cls(n_cols, problem.n_rows, not gaps, gaps or not problem.in_phase)
+        inside = any(n_cols * size % VECTOR_BYTES for size in sizes)
+        gaps = problem.aligned and inside
+        return cls(n_cols, problem.n_rows, not gaps, gaps or (inside and not problem.in_phase))
 
     def distances(self, room: int, size: int) -> tuple[int, ...]:
         """Bytes from a row to the next in shared memory, with room for so many elements."""

@@ -82,7 +82,7 @@ class ManyRows:
     several: float = figure(0.095, "share", "32 elements of a thread, of each of several arrays")
     beside: float = figure(0.2, "share", "4 vectors of a thread more than 4, beside an array that "
                            "all rows share")
-    beside_band: float = figure(0.25, "share", "32 registers of a lane for it, of bands")
+    beside_band: float = figure(0.4, "share", "32 registers of a lane for it, of bands")
     beside_slices: float = figure(0.14, "share", "an array that all rows share, of one block that "
                                   "has a row in shared memory")
     wanted_threads: float = figure(768, "thread", "of a multiprocessor, row in registers or memory")
@@ -214,7 +214,7 @@ class ShortRows:
     slots: float = figure(7.0e9, "instruction/s", "that a multiprocessor can issue")
     rate: float = figure(3.53e9, "instruction/s", "that it does issue while rows come and go")
     warps: float = figure(16, "warp", "of a multiprocessor, for it to issue as many")
-    waves: float = figure(9.28e8, "wave/s", "of a multiprocessor's shared memory")
+    waves: float = figure(8.5e8, "wave/s", "of a multiprocessor's shared memory")
     held: float = figure(0.277, "share", "a lane's elements of all arrays beyond 64, for as many")
     ends: float = figure(0.317, "share", "a piece of memory for what lanes of a row reach at once")
 
