@@ -9,18 +9,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from fusegen.ir.expr import Call, Expr, Lit, Var, call, variables
+from fusegen.ir.expr import ONE, Call, Expr, Lit, Var, call, variables
 
 Term = tuple[Expr, Expr]
 """A sum, and its factor over the pivots' moves."""
-_ONE, _ZERO = Lit(1.0), Lit(0.0)
+_ZERO = Lit(0.0)
 
 
 def counted(terms: Sequence[Term]) -> Expr:
     """A count where every factor is 0 or 1."""
     nothing = Lit(0, "int")
     kept = [
-        held if factor == _ONE
+        held if factor == ONE
         else call("where", call("ne", factor, _ZERO), held, nothing)
         for held, factor in terms
     ]
@@ -32,10 +32,10 @@ def transported(terms: Sequence[Term], same: frozenset[str], *, forgets: bool = 
     nothing is left of a sum that has left the range, either."""
     total: Expr | None = None
     for held, factor in terms:
-        if forgets and factor != _ONE:
+        if forgets and factor != ONE:
             term = call("zeros_win", held, factor)
         else:
-            term = held if factor == _ONE else _carried(factor, held, same)
+            term = held if factor == ONE else _carried(factor, held, same)
         total = term if total is None else call("add", total, term)
     return _ZERO if total is None else total
 

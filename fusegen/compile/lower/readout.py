@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from fusegen.ir.derivation import Dependent
-from fusegen.ir.expr import Call, Expr, Lit, call, substitute, variables, walk
+from fusegen.ir.expr import ONE, Call, Expr, Lit, call, substitute, variables, walk
 
-_ONE, _ZERO = Lit(1.0), Lit(0.0)
+_ZERO = Lit(0.0)
 
 
 def read_out(
@@ -77,9 +77,9 @@ def weighed(coefficient: Expr, total: Expr) -> Expr:
         case Call(op="div", args=(a, b)):
             return call("div", weighed(a, total), b)
         case Call(op="mul", args=(a, Call(op="div", args=(over, under)))):
-            return call("div", weighed(call("mul", a, over) if over != _ONE else a, total), under)
+            return call("div", weighed(call("mul", a, over) if over != ONE else a, total), under)
         case Call(op="mul", args=(Call(op="div", args=(over, under)), b)):
-            return call("div", weighed(call("mul", over, b) if over != _ONE else b, total), under)
+            return call("div", weighed(call("mul", over, b) if over != ONE else b, total), under)
         case Call(op="mul", args=(a, b)) if b in _multiplied(a):
             return call("mul", weighed(a, total), b)
         case _:

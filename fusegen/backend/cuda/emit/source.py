@@ -39,7 +39,7 @@ from fusegen.ir.monoid import Own
 def _dialect(program: Program) -> CudaDialect:
     found = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program),
                         exact=program.role != "call")
-    found.rough = rough_quotients(program.kernels) if found.narrow else frozenset()
+    found.rough = rough_quotients(program.kernels, narrow=found.narrow)
     found.columns = as_columns(program)
     found.near = frozenset[str]().union(*map(sums_from_one, program.sweeps))
     return found

@@ -58,7 +58,7 @@ def strip_source(program: Program, schedule: CudaSchedule) -> Source:
     """The program as CUDA C++; the same program and schedule give the same bytes."""
     assert schedule.strip is not None
     dialect = CudaDialect(program.kernels[0].compute, narrow=is_narrow(program))
-    dialect.rough = rough_quotients(program.kernels) if dialect.narrow else frozenset()
+    dialect.rough = rough_quotients(program.kernels, narrow=dialect.narrow)
     names = state_names(program)
     printers = {
         sweep.number: StripSweepPrinter(kernel, sweep, schedule, dialect, names[sweep.number])

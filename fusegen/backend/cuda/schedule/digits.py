@@ -29,11 +29,13 @@ def _are_narrow(params: Iterable[Param], compute: DType, beside: Collection[Shap
     return compute.itemsize == 4 and all(d.itemsize == 2 for d in floats)
 
 
-def rough_quotients(kernels: Sequence[Kernel]) -> frozenset[Expr]:
+def rough_quotients(kernels: Sequence[Kernel], *, narrow: bool) -> frozenset[Expr]:
     """Quotients of elements by row values and numbers that may be off by a rounding or two, of
     kernels of a narrow program: logits, of which nothing is asked but exponentials about their
     greatest. Whatever else is made of a quotient may show its last digit: a condition, a
-    column, a whole number, a difference."""
+    column, a whole number, a difference. None of other programs."""
+    if not narrow:
+        return frozenset()
     logits = frozenset(q for k in kernels for sweep in k.sweeps for q in _logits(sweep))
     return logits.difference(*(_met_otherwise(k, logits) for k in kernels))
 

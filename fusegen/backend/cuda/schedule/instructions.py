@@ -143,7 +143,7 @@ class _Scope:
         self.band, self.width, self.load = band, width, load
         self.wide = 2.0 if kernel.compute.itemsize == 8 else 1.0
         self.narrow = is_narrow_by_itself(kernel)
-        self.rough = rough_quotients([kernel]) if self.narrow else frozenset[Expr]()
+        self.rough = rough_quotients([kernel], narrow=self.narrow)
         self.near = frozenset[str]().union(*map(sums_from_one, kernel.sweeps))
         self.sweeps, self.kept = _with_terms(kernel, holds)
         self.written = any(p.output for p in kernel.elements)
