@@ -20,6 +20,7 @@ from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.strips import takes_strips
 from fusegen.compile.passes import Work
+from fusegen.compile.tuning import considered
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 
@@ -133,6 +134,65 @@ def test_what_does_not_fit_is_read_again() -> None:
         assert_close(case.emulate(pick=partly), case.case.reference(), 1e-5)
 
 
+def _alone(one: CudaSchedule) -> bool:
+    assert one.strip is not None
+    return one.strip.down(one.threads) * one.blocks == 1
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("home", "n_cols"), [(MEMORY, 50), (REGISTERS, 3), (CHIP, 43)])
+def test_rows_that_are_a_threads_own(home: str, n_cols: int, dtype: str) -> None:
+    """Short ones: a chunk that is not whole, threads without rows, no state to merge."""
+    def pick(found: list[CudaSchedule]) -> CudaSchedule:
+        return next(s for s in found if s.kind[1] == home and _alone(s))
+
+    for name in ("softmax", "layer_norm" if home != MEMORY else "var_mean"):
+        case = strip_case(name, 3, n_cols, 304, dtype)
+        got = case.emulate(pick=pick)
+        assert_close(got, case.case.reference(), 1e-5 if dtype == "float32" else 1.6e-2)
+
+
+@emulated
+@pytest.mark.parametrize("width", [4, 8])
+def test_vectors_of_8_bytes_and_of_16(width: int) -> None:
+    """Copies to shared memory have either size."""
+    def pick(found: list[CudaSchedule]) -> CudaSchedule:
+        return next(s for s in found if s.tiers.stashed and s.width == width and _small(s))
+
+    case = strip_case("layer_norm", 2, 700, 64, "bfloat16")
+    assert_close(case.emulate(pick=pick), case.case.reference(), 1.6e-2)
+
+
+@emulated
+def test_what_takes_long_is_made_once_a_chunk() -> None:
+    """For the pivot, and for what moves with it."""
+    @fg.pipeline
+    def capped(x):  # type: ignore[no-untyped-def]
+        y = 30 * fg.tanh(x / 30)
+        e = fg.exp(y - fg.max(y))
+        return e / fg.sum(e)
+
+    case = StripCase(Case(capped, {"x": np.zeros((64, 512), np.float32)}, 64, 512), 1)
+    work = case.case.work()
+    work = replace(work, problem=replace(work.problem, inner=64))
+    text = work.source
+    fold = text[text.index("sweep1_fold(") : text.index("sweep2_map(")]
+    assert fold.count("tanhf(") == 1
+    got = case.emulate(pick=lambda found: next(filter(_small, found)))
+    assert_close(got, case.case.reference(), 3e-6)
+
+
+def test_all_that_is_considered_reads_rows_where_they_lie() -> None:
+    """tune=True measures these."""
+    _, work = _work("layer_norm", 1024, 4096, "bfloat16", "sm_90")
+    found = considered(work)
+    assert found[0].schedule == work.schedule
+    assert all(c.schedule.strip is not None for c in found)
+    assert len({c.short for c in found}) > 10
+    assert [c.price.total for c in found] == sorted(c.price.total for c in found)
+
+
 @emulated
 def test_special_rows() -> None:
     x = np.zeros((8, 120), np.float32)
@@ -159,7 +219,7 @@ def test_results_do_not_depend_on_scheduling() -> None:
 
 @emulated
 def test_calls_run_blocks_together_that_wait_for_one_another(gpu: fake_gpu.Gpu) -> None:
-    x = np.random.default_rng(5).standard_normal((3000, 8), dtype=np.float32)
+    x = np.random.default_rng(5).standard_normal((6000, 8), dtype=np.float32)
     found = fg.library.softmax(fake_cupy.array(x), axis=0)
     assert [seen["attributes"].get(2) for seen in gpu.launched] == [(1, 0, 0)]
     np.testing.assert_allclose(found.get(), fg.library.softmax.reference(x, axis=0), rtol=1e-5)

@@ -20,13 +20,17 @@ __device__ __forceinline__ void await_group()
 
 __device__ __forceinline__ void await_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Starts the copy of a vector, 16 bytes at a time.
+// Starts the copy of a vector: of 8 bytes, through L1, or 16 at a time.
 template <int kBytes>
 __device__ __forceinline__ void copy_vector(unsigned slot, const char* source)
 {
+    if constexpr (kBytes == 8) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(slot), "l"(source) : "memory");
+    } else {
 #pragma unroll
-    for (int byte = 0; byte < kBytes; byte += 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot + byte), "l"(source + byte) : "memory");
+        for (int byte = 0; byte < kBytes; byte += 16)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot + byte), "l"(source + byte) : "memory");
+    }
 }
 
 // The items of a chunk from shared memory; `at` counts the vectors there.

@@ -22,13 +22,15 @@ template <typename Layout, typename T, typename Column>
 __device__ __forceinline__ void fetch_group(
     T* slots, const T* __restrict__ from, Column first, Column count, Column step, Column steps)
 {
-    constexpr int kWidth = Layout::kWidth;
-    for (Column v = step; v < step + steps; ++v) {
-        const Column at = v * Layout::Team::threads() + static_cast<int>(threadIdx.x);
-        if (at >= count) break;
-        copy_vector<kWidth * sizeof(T)>(static_cast<unsigned>(__cvta_generic_to_shared(slots + at * kWidth)),
-                                        reinterpret_cast<const char*>(from + (first + at) * kWidth));
-    }
+    constexpr int kWidth = Layout::kWidth, kBytes = kWidth * sizeof(T);
+    const int threads = Layout::Team::threads();
+    const Column end = (step + steps) * threads < count ? (step + steps) * threads : count;
+    Column at = step * threads + static_cast<int>(threadIdx.x);
+    // Places move on by sums: a product of `at` for each would be most of the loop.
+    unsigned slot = static_cast<unsigned>(__cvta_generic_to_shared(slots + at * kWidth));
+    const char* source = reinterpret_cast<const char*>(from + (first + at) * kWidth);
+    for (; at < end; at += threads, slot += threads * kBytes, source += threads * kBytes)
+        copy_vector<kBytes>(slot, source);
 }
 
 // Waits for the oldest group that was not waited for.

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fusegen.backend.cuda.emit.dialect import C_TYPES, CudaDialect, divisor, divisor_name
 from fusegen.backend.cuda.emit.kernels import kernel_params
+from fusegen.backend.cuda.emit.made_once import made_once
 from fusegen.backend.cuda.emit.places import array_name, load_line
 from fusegen.backend.cuda.emit.rows import names_used, step_lines
 from fusegen.backend.cuda.emit.sweep import SweepPrinter
@@ -34,6 +35,7 @@ class StripSweepPrinter(SweepPrinter):
         return replace(super().view(), items=self.schedule.vectors)
 
     def _with_functions(self, view: SweepView) -> SweepView:
+        view = made_once(view, self.sweep, self.dialect.real)
         lifted = [ln for lift in view.lifts for ln in (*lift.divisors, *lift.lines)]
         fold = [f"{view.state.name}& state"] if view.state else []
         fold_args = [f"folded{view.number}[r]"] if view.state else []

@@ -123,7 +123,7 @@ def longest_row(schedule: CudaSchedule) -> int | None:
     if vectors is None:
         return None
     if schedule.strip:  # of every thread
-        return vectors * schedule.threads // schedule.strip.across * schedule.blocks
+        return vectors * schedule.strip.down(schedule.threads) * schedule.blocks
     # Elements at the edges of a row do not fill a vector.
     edges = schedule.width - 1 if schedule.has_edges else 0
     return vectors * schedule.blocks * schedule.width + edges
@@ -215,7 +215,7 @@ def _room_text(schedule: CudaSchedule) -> list[str]:
     blocks = " · blocks" if (schedule.clustered or schedule.split) else ""
     if schedule.strip:
         held = schedule.tiers.held + schedule.tiers.stashed
-        down = schedule.threads // schedule.strip.across
+        down = schedule.strip.down(schedule.threads)
         return [f"n_cols ≤ {held * down}{blocks}"]
     # Elements at the edges of a row stay in registers of their own.
     n = f"⌊n_cols / {schedule.width}⌋" if schedule.has_edges else "n_cols"

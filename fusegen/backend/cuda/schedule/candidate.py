@@ -27,4 +27,5 @@ class Candidate:
         one = self.schedule
         size = f"{one.lanes} lanes" if one.in_warp else f"{one.threads} threads"
         blocks = f" × {one.blocks} blocks" if one.blocks > 1 else ""
-        return f"{self.kind}, {size}{blocks}, {one.vectors} × {one.width}"
+        rows = f" for {one.strip_rows} rows" if one.strip else ""
+        return f"{self.kind}, {size}{blocks}{rows}, {one.vectors} × {one.width}"

@@ -75,13 +75,11 @@ class ManyRows:
     waste_one: float = figure(0.048, "share", "threads without work in a row of one chunk")
     waste_last: float = figure(0.06, "share", "threads without work in the last chunk of several")
     held: float = figure(0.0142, "share", "items of a thread that do not fit, for as many again")
-    long_chunk: float = figure(0.023, "share", "more than 4 vectors of a thread of a block, "
-                               "written and in phase")
+    long_chunk: float = figure(0.023, "share", "more than 4 vectors of a thread, written in phase")
     long_lanes: float = figure(0.02, "share", "more than 4 vectors of a lane")
     long_slice: float = figure(0.13, "share", "of a thread of a cluster, written")
     several: float = figure(0.095, "share", "32 elements of a thread, of each of several arrays")
-    beside: float = figure(0.2, "share", "4 vectors of a thread more than 4, beside an array that "
-                           "all rows share")
+    beside: float = figure(0.2, "share", "4 vectors more than 4, beside an array that all share")
     beside_band: float = figure(0.4, "share", "32 registers of a lane for it, of bands")
     beside_slices: float = figure(0.14, "share", "an array that all rows share, of one block that "
                                   "has a row in shared memory")
@@ -94,8 +92,7 @@ class ManyRows:
     cluster_16_alone: float = figure(0.1, "share", "clusters of 16, one block a multiprocessor")
     cluster_16_large: float = figure(0.1, "share", "the same, several of 512 threads")
     peeled_alone: float = figure(0.07, "share", "rows with edges, one block a multiprocessor")
-    edge_alone: float = figure(0.28, "share", "a row with edges in registers, stored, one block a "
-                               "multiprocessor: nothing arrives meanwhile")
+    edge_alone: float = figure(0.28, "share", "the same, in registers, stored: nothing arrives")
     shifted_slice: float = figure(0.1, "share", "rows in shared memory that lie out of phase")
     shifted_slices: float = figure(0.16, "share", "the same, of several arrays")
     shifted_cluster: float = figure(0.04, "share", "16-bit rows out of phase in registers of a "
@@ -200,8 +197,7 @@ class ShortLists:
     gathered_slice: float = figure(0.0403, "µs", "the same, for every slice")
     gathered_entry: float = figure(0.0114, "µs", "the same, for every entry")
     again: float = figure(20, "instruction", "one of the best vectors is brought again")
-    line: float = figure(8.2, "instruction", "an access of a warp touches a line of memory, "
-                         "beside them")
+    line: float = figure(8.2, "instruction", "an access of a warp touches a line of memory")
     registers: float = figure(0.0506, "share", "as many registers again: half the warps")
     many: float = figure(0.0753, "share", "as many items of a lane as 32 more")
     crowded: float = figure(0.00877, "share", "a register of keys leaves room for fewer warps")
@@ -243,22 +239,27 @@ class Folds:
 class Strips:
     """Rows that lie side by side."""
 
-    launch: float = figure(3.0, "µs", "an empty kernel")
-    latency: float = figure(0.8, "µs", "from a load to its data, under load")
+    launch: float = figure(3.3, "µs", "an empty kernel")
+    latency: float = figure(0.27, "µs", "from a load to its data, under load")
     rate: float = figure(4e6 / 132, "byte/µs", "of memory, for every multiprocessor")
-    again: float = figure(0.9, "share", "columns that did not stay, read again")
-    step: float = figure(0.6, "factor", "on latency beside transfer: threads do not stay in step")
+    issued: float = figure(9.5e3, "instruction/µs", "of a multiprocessor that has many warps")
+    warps: float = figure(16.0, "warp", "that lack: one alone takes as long as so many more")
+    thread: float = figure(56, "instruction", "of a thread, beside its elements")
+    again: float = figure(1.6, "share", "columns that did not stay, read again")
+    step: float = figure(0.5, "factor", "on latency beside transfer: threads do not stay in step")
     halts: float = figure(0.05, "share", "nothing reads while a block writes")
     halts_alone: float = figure(0.15, "share", "the same, one block a multiprocessor")
-    busy: float = figure(110, "thread", "of a multiprocessor: arithmetic takes as long as memory")
+    busy: float = figure(50, "thread", "of a multiprocessor: its writes keep others waiting")
+    narrow: float = figure(0.08, "share", "copies to shared memory of less than 16 bytes")
     piece: float = figure(32, "byte", "that memory reads at least")
     part_of_line: float = figure(0.1, "share", "pieces of less than a line of 128 bytes")
-    block: float = figure(1.0, "µs", "threads of a block meet")
-    cluster: float = figure(1.5, "µs", "blocks of a cluster meet")
-    cluster_block: float = figure(0.05, "µs", "the same, for every block")
-    grid_block: float = figure(0.02, "µs", "blocks all over the grid meet, for every block")
-    round: float = figure(0.3, "factor", "on meetings, each time the device fills again")
-    idle: float = figure(0.5, "factor", "on multiprocessors without a strip")
+    straddle: float = figure(0.18, "share", "pieces of a line that lie in two")
+    block: float = figure(0.5, "µs", "threads of a block meet")
+    cluster: float = figure(3.8, "µs", "blocks of a cluster meet")
+    grid: float = figure(2.05, "µs", "blocks all over the grid meet")
+    merging: float = figure(0.0016, "µs", "an instruction of states that lanes merge in turn")
+    round: float = figure(0.63, "factor", "on meetings, each time the device fills again")
+    idle: float = figure(0.16, "factor", "on multiprocessors without a strip")
     clustered: float = figure(0.9, "factor", "places that clusters of more than 2 blocks find")
 
 

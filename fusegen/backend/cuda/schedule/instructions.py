@@ -72,6 +72,11 @@ def effort(program: Program, one: CudaSchedule) -> Effort:
                   sum(e.row for e in found), sum(e.finish for e in found))
 
 
+def merging(program: Program) -> float:
+    """Of two states that become one, about: their sums move to pivots of both."""
+    return sum(30.0 + 8 * len(s.monoid.moving) for s in program.sweeps if s.monoid.has_scalars)
+
+
 def issue_seconds(program: Program, one: CudaSchedule, elements: int) -> float | None:
     """How long multiprocessors take to issue what has to be done with so many elements, whatever
     the schedule: of rows that lanes hold, in whole vectors, and nothing else. Beside memory's time

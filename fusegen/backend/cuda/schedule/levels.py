@@ -137,6 +137,10 @@ class Strip:
     across: int  # threads side by side; the block's others go down the reduced axis
     resident: int = 1  # blocks of a multiprocessor that registers leave room for
 
+    def down(self, threads: int) -> int:
+        """Threads of a block of so many that share rows: 1 where a row is a thread's own."""
+        return threads // self.across
+
     def shape(self, chunk: Thread, team: Team, tiers: Tiers) -> str:
         """In words, what the source fixes."""
         stays = [f"{n} vectors of a thread in {place}" for n, place in

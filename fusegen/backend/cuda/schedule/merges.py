@@ -75,8 +75,9 @@ class AnyMerge:
         """Microseconds until the states of a row are one, found by blocks of so many threads."""
         return 0.0
 
-    def strip_latency(self, blocks: int, strips: Strips) -> float:
-        """Likewise, of a strip of rows that so many blocks share."""
+    def strip_latency(self, merging: float, strips: Strips) -> float:
+        """Likewise, of a strip of rows: lanes merge states of blocks one after another, in so many
+        instructions."""
         return 0.0
 
 
@@ -210,7 +211,7 @@ class StripShared(ThroughShared):
     def array(self, meeting: Meeting) -> str:
         return _piece_arrays(meeting)
 
-    def strip_latency(self, blocks: int, strips: Strips) -> float:
+    def strip_latency(self, merging: float, strips: Strips) -> float:
         return strips.block
 
 
@@ -233,8 +234,8 @@ class StripCluster(ThroughCluster):
     def array(self, meeting: Meeting) -> str:
         return f"{_piece_arrays(meeting)}, parts{meeting.sweep}[kBlocks][Team::kRows]"
 
-    def strip_latency(self, blocks: int, strips: Strips) -> float:
-        return strips.cluster + strips.cluster_block * blocks
+    def strip_latency(self, merging: float, strips: Strips) -> float:
+        return strips.cluster + strips.merging * merging
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +269,8 @@ class StripMemory(ThroughMemory):
     def array(self, meeting: Meeting) -> str:
         return _piece_arrays(meeting)
 
-    def strip_latency(self, blocks: int, strips: Strips) -> float:
-        return strips.block + strips.grid_block * blocks
+    def strip_latency(self, merging: float, strips: Strips) -> float:
+        return strips.grid + strips.merging * merging
 
 
 def _pieces(meeting: Meeting) -> str:

@@ -30,9 +30,6 @@ def select_cuda(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None
 ) -> CudaSchedule:
     """The cheapest candidate. Raises ArgumentError for an impossible chunk."""
-    if problem.inner is not None:
-        check_chunk(chunk)
-        return strip_candidates(program, problem, target, chunk)[0].schedule
     return candidates(program, problem, target, chunk)[0].schedule
 
 
@@ -42,6 +39,8 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first."""
     check_chunk(chunk)
+    if problem.inner is not None:
+        return strip_candidates(program, problem, target, chunk, figures)
     if of_states(program):
         return state_candidates(program, problem, target)
     if problem.any_rows:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cuda.schedule.caching import cachings
+from fusegen.backend.cuda.schedule.candidate import Candidate
 from fusegen.backend.cuda.schedule.cuda import (
     TYPICAL_COLUMNS,
-    VECTOR_BYTES,
     CudaSchedule,
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Strips
@@ -22,15 +22,20 @@ from fusegen.backend.cuda.schedule.launch import least_itemsize, widest_vector
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Strip, Thread, tree
 from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
-from fusegen.backend.cuda.schedule.strip_prices import LINE, StripWork
+from fusegen.backend.cuda.schedule.strip_prices import LINE, strip_work
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.kernel import Program
 
 _MOST_GROUPS = 8  # of copies on their way to shared memory
+_ROWS = 4  # of a thread: a state of each lies in registers
+_LEAST = 8  # elements of a chunk, whose loads are under way together
+_UNROLLED = 2000  # instructions that fold what a thread holds: more do not stay in their cache
+_SHORT = 64  # columns that a thread reads by itself, whatever the bytes of a row that it asks for
+_COPIED = 8  # bytes, or twice as many, of a copy to shared memory
 _FEW, _UNPACKED = 8, 16  # vectors of 16-bit elements that are folded at once; registers for more
-_ADDRESSES = 16  # registers of a thread that hold neither items nor states; more on chip
+_ADDRESSES = 24  # registers of a thread that hold neither items nor states; more on chip
 _MEETING = 10240  # bytes, roughly, where states meet and that every block takes
 _STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
 
@@ -50,7 +55,8 @@ def stash_groups(schedule: CudaSchedule) -> int:
 def meeting_bytes(program: Program, schedule: CudaSchedule) -> int:
     """Shared memory where the states of a strip's rows meet: at most, of one kernel."""
     assert schedule.strip is not None
-    pieces = schedule.threads // max(WARP, schedule.strip.across)
+    alone = schedule.strip.down(schedule.threads) * schedule.blocks == 1
+    pieces = 0 if alone else schedule.threads // max(WARP, schedule.strip.across)
     places = pieces + 1 + (schedule.blocks if schedule.clustered else 0)
     return max(
         sum(state_bytes(s) for s in k.sweeps if not s.monoid.is_empty)
@@ -58,22 +64,43 @@ def meeting_bytes(program: Program, schedule: CudaSchedule) -> int:
     ) * places * schedule.strip_rows
 
 
-@dataclass(frozen=True, slots=True)
-class StripCandidate:
-    """A schedule and its price: time relative to the limit that bytes set, 1 at best."""
-
-    schedule: CudaSchedule
-    price: float
-
-
 def strip_candidates(
     program: Program, problem: Problem, target: CudaTarget, chunk: int | None = None,
     figures: Figures = FIGURES,
-) -> tuple[StripCandidate, ...]:
+) -> tuple[Candidate, ...]:
     """Every schedule worth a thought, cheapest first; `chunk` is a power of two if given."""
-    menu = _StripMenu(program, problem, target, chunk, figures.strips)
-    found = {c.schedule: c for c in menu.all()}
-    return tuple(sorted(found.values(), key=lambda c: (c.price, c.schedule.order)))
+    found: dict[CudaSchedule, Candidate] = {}
+    for chunks in _chunks(program, problem, chunk):
+        menu = _StripMenu(program, problem, target, chunks, figures.strips)
+        found |= {c.schedule: c for c in menu.all()}
+    return tuple(sorted(found.values(), key=lambda c: (c.price.total, c.schedule.order)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunks:
+    """What a thread folds at once: neighbouring rows, and columns of strips that stay in memory or
+    on chip. Many columns move a state seldom, few rows leave registers for them."""
+
+    rows: int
+    in_memory: tuple[int, ...]
+    on_chip: tuple[int, ...]
+
+
+def _chunks(program: Program, problem: Problem, chunk: int | None) -> Iterator[_Chunks]:
+    """Vectors of as many rows as have 16 bytes, if every vector is whole; or of four, which is
+    half as many of 16 bits."""
+    assert problem.inner is not None
+    rows = widest_vector(program) if problem.aligned else 1
+    while problem.inner % rows:
+        rows //= 2
+    if chunk:
+        yield _Chunks(rows, (chunk,), ())
+        return
+    few = tuple(n for n in (4, 8, 16) if n * rows >= _LEAST)
+    if rows > _ROWS:
+        yield _Chunks(rows, (), (2, 4))
+        rows, few = _ROWS, (4, 8, 16)
+    yield _Chunks(rows, few, few if rows < _ROWS else few[:1])
 
 
 @dataclass
@@ -83,48 +110,47 @@ class _StripMenu:
     program: Program
     problem: Problem
     target: CudaTarget
-    chunk: int | None
+    chunks: _Chunks
     figures: Strips
 
     def __post_init__(self) -> None:
-        p = self.problem
+        p, self.width = self.problem, self.chunks.rows
         assert p.inner is not None
         self.inner = p.inner
         self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
-        self.outer = max(1, (p.n_rows or 4096 * p.inner) // p.inner)
         self._itemsize = least_itemsize(self.program)
-        self.width = _width(self.program, p, p.inner)
-        self.sweeps = max(len(k.sweeps) for k in self.program.kernels)
         _, caching = cachings(self.program, p, self.target, self.width)
+        columns = (*self.chunks.in_memory, *self.chunks.on_chip)[0]
         self.base = CudaSchedule(
             target=self.target, fixed=True, load="aligned", caching=caching,
-            levels=tree(Thread(self.chunk or (8 if self.width <= 4 else 4), self.width), 256,
-                        Block(256), Tiers()),
+            levels=tree(Thread(columns, self.width), 256, Block(256), Tiers()),
             wide_columns=wide_columns(self.program, self.n_cols), strip=Strip(across=1),
         )
         one = self.base.having(home=Tiers(held=1))
         kept = [] if len(self.program.kernels) > 1 else kept_params(self.program.kernels[0], one)
         self.kept = [p.dtype.itemsize * self.width for p in kept]  # bytes of a vector of each
-        stores = any(s.element_stores for s in self.program.sweeps)
-        self.work = StripWork(
-            target=self.target, outer=self.outer, inner=self.inner, n_cols=self.n_cols,
-            itemsize=self._itemsize, sweeps=self.sweeps, stores=stores, figures=self.figures,
-        )
+        outer = max(1, (p.n_rows or 4096 * p.inner) // p.inner)
+        self.work = strip_work(self.program, self.base, outer, self.inner, self.n_cols,
+                               self._itemsize, self.figures)
 
-    def all(self) -> Iterator[StripCandidate]:
+    def all(self) -> Iterator[Candidate]:
         """Where states are so large that no usual strip has a place for them, one of few rows."""
         found = list(self._usual())
         for across in (4, 2, 1):
-            one = self.base.having(threads=128, strip=Strip(across))
-            found = found or list(self._priced(one))
+            for columns in self.chunks.in_memory[:1]:
+                one = self.base.having(threads=128, vectors=columns, strip=Strip(across))
+                found = found or list(self._priced(one))
         return iter(found)
 
-    def _usual(self) -> Iterator[StripCandidate]:
+    def _usual(self) -> Iterator[Candidate]:
         for across, threads in self._shapes():
-            base = self.base.having(threads=threads, strip=Strip(across))
-            if self.kept and not self.chunk:
-                yield from self._on_chip(base, across)
-            yield from self._from_memory(base, across)
+            for columns in self.chunks.on_chip if self.kept else ():
+                yield from self._on_chip(self._base(across, threads, columns), across)
+            for columns in self.chunks.in_memory:
+                yield from self._from_memory(self._base(across, threads, columns), across)
+
+    def _base(self, across: int, threads: int, columns: int) -> CudaSchedule:
+        return self.base.having(threads=threads, vectors=columns, strip=Strip(across))
 
     def _shapes(self) -> Iterator[tuple[int, int]]:
         """Threads side by side, and of a block."""
@@ -134,14 +160,17 @@ class _StripMenu:
         for across in sorted({min(needed, a) for a in (8, 16, 32)}):
             if across == needed or across * self.width * self._itemsize >= LINE:
                 yield from ((across, threads) for threads in (128, 256, 512))
+        # Rows that are a thread's own have no states to merge, which takes longer than short ones.
+        if self.width * self._itemsize >= _COPIED or self.n_cols <= _SHORT:
+            yield from ((n, n) for n in (32, 64, 128) if n * self.width <= self.inner)
 
     # ---- every sweep reads memory ----
 
-    def _from_memory(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
+    def _from_memory(self, base: CudaSchedule, across: int) -> Iterator[Candidate]:
         yield from self._priced(base)
         down = base.threads // across
         fill = 4 * self.target.multiprocessors // self.work.strips(base)
-        for blocks in sorted({2, 4, 8, 16, 32, 64, fill}):
+        for blocks in sorted({2, 4, 8, 16, 32, 64, fill}) if down > 1 else ():
             if blocks < 2 or blocks * down * base.vectors > self.n_cols:
                 continue
             yield from self._priced(base.having(team=Grid(blocks)))
@@ -150,11 +179,13 @@ class _StripMenu:
 
     # ---- later sweeps find the strip on chip ----
 
-    def _on_chip(self, base: CudaSchedule, across: int) -> Iterator[StripCandidate]:
+    def _on_chip(self, base: CudaSchedule, across: int) -> Iterator[Candidate]:
         states = sum(s.monoid.has_scalars for s in self.program.sweeps)
         waits = states == 1 and not self.program.kernels[0].sweeps[0].monoid.is_empty
+        teams = (1, 2, 4, 8, 16) if self.target.clusters and base.threads > across else (1,)
+        waits = waits and base.threads > across
         for held in (4, 8, 16):
-            for blocks in (1, 2, 4, 8, 16) if self.target.clusters else (1,):
+            for blocks in teams:
                 team = Cluster(blocks) if blocks > 1 else None
                 one = self._kept(base.having(team=team), held)
                 if one:
@@ -169,34 +200,35 @@ class _StripMenu:
         """Blocks that share a strip, where a multiprocessor takes one, two … of them."""
         vector, down = base.threads * sum(self.kept), base.threads // across
         rooms = [self.target.shared_per_sm // n - _MEETING for n in (1, 2, 3, 4)]
-        slots = {0} | {room // vector // self.held_chunk * self.held_chunk for room in rooms}
+        slots = {0} | {room // vector // base.vectors * base.vectors for room in rooms}
         found = {-(-self.n_cols // (down * (held + n))) for n in slots}
         return sorted(n for n in found if 1 < n <= self.target.multiprocessors)
 
     def _kept(self, base: CudaSchedule, held: int) -> CudaSchedule | None:
         """A schedule with `held` of a thread's vectors in registers, the others stashed."""
         assert base.strip is not None
-        chunk = self.held_chunk
-        down = base.threads // base.strip.across
+        chunk, down = base.vectors, base.strip.down(base.threads)
         vectors = -(-self.n_cols // (down * base.blocks))  # of a thread
         stashed = max(0, -(-(vectors - held) // chunk) * chunk)
         if held >= 2 * vectors and held > 4:
             return None
         if held * sum(self.kept) > 256 or held * sum(self.kept) * base.threads > 1 << 17:
             return None  # half of a thread's registers at most
-        copied = self.target.ampere and not any(size % VECTOR_BYTES for size in self.kept)
+        if held > 4 and held * self.width * self.work.effort.item > _UNROLLED:
+            return None
+        copied = self.target.ampere and not any(size % _COPIED for size in self.kept)
         if stashed and not copied:
-            return None  # copies to shared memory are of 16 bytes, and older GPUs have none
+            return None  # copies to shared memory have a size, and older GPUs have none
         room = self.target.shared_per_block - _MEETING
         most = room // (base.threads * sum(self.kept)) // chunk * chunk
         if stashed > most and base.split:
             return None  # more blocks will do
         rest, stashed = stashed > most, min(stashed, most)
-        return base.having(vectors=chunk, home=Tiers(held, stashed, rest=rest))
+        return base.having(home=Tiers(held, stashed, rest=rest))
 
     # ---- prices ----
 
-    def _priced(self, one: CudaSchedule) -> Iterator[StripCandidate]:
+    def _priced(self, one: CudaSchedule) -> Iterator[Candidate]:
         """The candidate with its price, if it fits."""
         assert one.strip is not None
         meeting = meeting_bytes(self.program, one)
@@ -205,7 +237,7 @@ class _StripMenu:
             return
         registers = self._registers(one)
         per_sm = min(
-            self.target.threads_per_sm // one.threads,
+            self.target.blocks_per_sm, self.target.threads_per_sm // one.threads,
             self.target.shared_per_sm // (meeting + dynamic + 1024),
             self.target.registers_per_sm // (one.threads * registers),
         )
@@ -213,7 +245,7 @@ class _StripMenu:
         if per_sm < 1 or resident < one.blocks:
             return
         one = replace(one, strip=replace(one.strip, resident=per_sm))
-        yield StripCandidate(one, self.work.price(one, per_sm, resident))
+        yield Candidate(one, self.work.price(one, per_sm, resident))
 
     def _registers(self, one: CudaSchedule) -> int:
         """32-bit ones that a thread should have: for items, states, addresses."""
@@ -221,8 +253,9 @@ class _StripMenu:
         kernels = self.program.kernels
         word = kernels[0].compute.itemsize // 4
         fields = max(len(s.monoid.components) for s in self.program.sweeps)
-        loads = max(
-            sum(k.param(n).dtype.itemsize for n in s.reads if k.param(n).shape == "element")
+        loads = max(  # in words: a vector of one row is never packed
+            sum(k.param(n).dtype.itemsize if self.width > 1 else 4 * word
+                for n in s.reads if k.param(n).shape == "element")
             for k in kernels for s in k.sweeps
         )
         stored = [[k.param(e.param).dtype.itemsize for e in s.element_stores]
@@ -237,18 +270,3 @@ class _StripMenu:
         addresses = 2 * _ADDRESSES + 8 * refills if one.home.keeps else _ADDRESSES
         addresses += 4 * max(0, len(kernels[0].params) - 2) + 64 * (word - 1)  # exp of doubles
         return min(255, addresses + 2 * self.width * fields * word + items // 4 + unpacked)
-
-    @property
-    def held_chunk(self) -> int:
-        """Vectors of a thread that are folded at once from shared memory."""
-        return 4 if self.width <= 4 else 2
-
-
-def _width(program: Program, problem: Problem, inner: int) -> int:
-    """Neighbouring rows of a thread: as many as fill a vector, if every vector is whole."""
-    if not problem.aligned:
-        return 1
-    width = widest_vector(program)
-    while inner % width:
-        width //= 2
-    return width

@@ -11,15 +11,16 @@ template <typename Layout, int kVectors, typename T, typename Column>
 __device__ __forceinline__ void fetch_group(
     T* stash, const T* __restrict__ from, long long stride, Column at, Column end, int group)
 {
-    constexpr int kWidth = Layout::kWidth, kThreads = Layout::Team::kThreads;
+    constexpr int kBytes = Layout::kWidth * sizeof(T), kApart = Layout::Team::kThreads * kBytes;
+    const int apart = Layout::Team::threads();
+    Column column = at + group * kVectors * apart;
+    const Column after = column + kVectors * apart;
+    if (after < end) end = after;
+    unsigned slot = static_cast<unsigned>(__cvta_generic_to_shared(stash)) + group * kVectors * kApart;
+    const T* source = from + column * stride;
 #pragma unroll 1
-    for (int slot = group * kVectors; slot < (group + 1) * kVectors; ++slot) {
-        const Column column = at + slot * Layout::Team::threads();
-        if (column >= end) break;
-        copy_vector<kWidth * sizeof(T)>(
-            static_cast<unsigned>(__cvta_generic_to_shared(stash + slot * (kThreads * kWidth))),
-            reinterpret_cast<const char*>(from + column * stride));
-    }
+    for (; column < end; column += apart, slot += kApart, source += apart * stride)
+        copy_vector<kBytes>(slot, reinterpret_cast<const char*>(source));
 }
 
 // A chunk from there, `slot` vectors after the first one.

@@ -17,7 +17,7 @@ __device__ __forceinline__ void store_vector(T* __restrict__ to, const Chunk<T, 
         for (int w = 0; w < kBytes / 4; w += 4)
             reinterpret_cast<uint4*>(to)[w / 4] = make_uint4(word[w], word[w + 1], word[w + 2], word[w + 3]);
     } else if constexpr (kBytes == 8) {
-        *reinterpret_cast<uint2*>(to) = make_uint2(word[0], word[1]);
+        *reinterpret_cast<unsigned long long*>(to) = word[0] | static_cast<unsigned long long>(word[1]) << 32;
     } else if constexpr (kBytes == 4) {
         *reinterpret_cast<unsigned*>(to) = word[0];
     } else {

@@ -11,7 +11,9 @@ struct Strip {
     static constexpr int kAcross = kThreadsAcross, kWidth = kRowsOfThread;
     static constexpr int kRows = kAcross * kWidth;    // of the strip
     static constexpr int kDown = kThreads / kAcross;  // threads of a block that share rows
-    static constexpr int kPieces = kThreads / 32;     // states that a block has of a row, once lanes have merged
+    static constexpr int kPiece = kAcross < 32 ? 32 : kAcross;  // threads that have one state of a row each, then
+    static constexpr int kPieces = kThreads / kPiece;           // states of a row that a block has
+    static constexpr bool kAlone = kDown * kBlocks == 1;        // is a row a thread's own?
     // Lanes that merge the states of a row.
     static constexpr int kMergers = kThreads > 32 * kRows ? 32 : kThreads > kRows ? kThreads / kRows : 1;
 

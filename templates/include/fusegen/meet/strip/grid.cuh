@@ -18,6 +18,9 @@ __device__ __forceinline__ void leave_strip(
     }, held...);
 }
 
+// States of a row that a lane asks device memory for at a time, as each takes longer to come than to merge.
+constexpr int kLeftAhead = 4;
+
 // The blocks of a strip wait for one another and merge what they all left.
 template <typename Team, typename State, typename... Held>
 __device__ __forceinline__ void strip_reduce_grid(
@@ -26,7 +29,7 @@ __device__ __forceinline__ void strip_reduce_grid(
 {
     leave_strip<Team>(mine, pieces, left, slice, held...);
     await_blocks<Team::kBlocks>(here, slice);
-    total_up<Team>(
+    total_up<Team, kLeftAhead>(
         Team::kBlocks, totals, [&](int block, int row) { return left[block * Team::kRows + row]; }, held...);
 }
 
@@ -38,7 +41,7 @@ __device__ __forceinline__ bool strip_reduce_last(
 {
     leave_strip<Team>(mine, pieces, left, slice, held...);
     if (!last_of_row(ticket, Team::kBlocks)) return false;
-    total_up<Team>(
+    total_up<Team, kLeftAhead>(
         Team::kBlocks, totals, [&](int block, int row) { return left[block * Team::kRows + row]; }, held...);
     return true;
 }
