@@ -165,6 +165,27 @@ def test_vectors_of_8_bytes_and_of_16(width: int) -> None:
 
 
 @emulated
+@pytest.mark.parametrize(("dtype", "inner", "width"), [
+    ("bfloat16", 300, 4), ("float32", 302, 2), ("float64", 301, 1), ("bfloat16", 302, 1),
+])
+def test_rows_on_halves_of_vectors(dtype: str, inner: int, width: int) -> None:
+    """Whose strides are multiples of 8 bytes, not of 16, come in vectors of 8."""
+    chosen: list[CudaSchedule] = []
+
+    def pick(found: list[CudaSchedule]) -> CudaSchedule:
+        chosen.append(next(filter(_small, found)))
+        return chosen[-1]
+
+    case = strip_case("softmax", 3, 77, inner, dtype)
+    got = case.emulate(pick=pick)
+    assert_close(got, case.case.reference(), TOLERANCE[dtype])
+    assert chosen[0].width == width
+    if width > 1:
+        work = case.work([case.laid_out(case.case.inputs["x"])])
+        assert "begin on 8 bytes" in work.source
+
+
+@emulated
 def test_what_takes_long_is_made_once_a_chunk() -> None:
     """For the pivot, and for what moves with it."""
     @fg.pipeline
@@ -327,6 +348,7 @@ def test_whole_vectors() -> None:
     views = side_by_side([x], 1)
     assert views is not None
     assert whole_vectors(views) == (x.ctypes.data % 16 == 0)
+    assert whole_vectors(views, 8) == (x.ctypes.data % 8 == 0)
     assert not whole_vectors([views[0][:, :, 1:]])
     assert not whole_vectors([np.zeros((4, 8, 15), np.float32)])
 

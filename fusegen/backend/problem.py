@@ -19,6 +19,7 @@ class Phase(NamedTuple):
 
 
 ALIGNED = Phase()
+HALF_VECTOR = 8  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Problem:
     `inner`: None where the columns of a row are neighbours; else how many rows lie side by side.
     Element (outer, column, i) of an array is then at outer · outer stride + column · stride + i and
     belongs to row outer · inner + i; `aligned` means that both strides and the first address are
-    multiples of 16 bytes.
+    multiples of 16 bytes, and `in_phase` that they are of 8.
     """
 
     dtypes: Mapping[str, DType]  # by input name

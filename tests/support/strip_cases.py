@@ -10,6 +10,7 @@ import numpy as np
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
 from fusegen.backend.cuda.schedule.strips import strip_candidates
+from fusegen.backend.problem import HALF_VECTOR
 from fusegen.backend.scalars import scalars_in
 from fusegen.compile.passes import Work
 from support.cuda_cases import Case, library_case
@@ -41,7 +42,8 @@ class StripCase:
 
     def work(self, arrays: list[np.ndarray], **choices: Any) -> Work:
         found = self.case.work(**choices)
-        problem = replace(found.problem, inner=self.inner, aligned=whole_vectors(arrays))
+        problem = replace(found.problem, inner=self.inner, aligned=whole_vectors(arrays),
+                          in_phase=whole_vectors(arrays, HALF_VECTOR))
         return replace(found, problem=problem)
 
     def emulate(

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusegen.backend.arrays.spans import VECTOR, begin_on_vectors
 from fusegen.backend.arrays.strips import whole_vectors
-from fusegen.backend.problem import ALIGNED, Phase
+from fusegen.backend.problem import ALIGNED, HALF_VECTOR, Phase
 from fusegen.backend.words import address
 from fusegen.ir.kernel import Param
 
@@ -24,7 +24,8 @@ def phase_of(
     if vectors:
         return Phase(all(map(begin_on_vectors, vectors)), all(map(begin_on_vectors, read)))
     if side_by_side:
-        return Phase(whole_vectors([*read, *written]))
+        views = [*read, *written]
+        return Phase(whole_vectors(views), whole_vectors(views, HALF_VECTOR))
     return phase(read, written)
 
 

@@ -35,10 +35,10 @@ def side_by_side(arrays: Sequence[Any], axis: int) -> tuple[Any, ...] | None:
     return None if any(v is None for v in views) else tuple(views)
 
 
-def whole_vectors(views: Sequence[Any]) -> bool:
-    """Do all strides and addresses of such views fall on vectors (`Problem.aligned`)?"""
+def whole_vectors(views: Sequence[Any], n_bytes: int = VECTOR) -> bool:
+    """Do all strides and addresses of such views fall on vectors of so many bytes?"""
     return all(
-        address(v) % VECTOR == 0 and all(s % VECTOR == 0 for s in v.strides[:2]) for v in views
+        address(v) % n_bytes == 0 and all(s % n_bytes == 0 for s in v.strides[:2]) for v in views
     )
 
 

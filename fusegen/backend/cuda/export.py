@@ -114,7 +114,7 @@ class StripClass:
     def schedule(self, text: Text, target: CudaTarget) -> CudaSchedule:
         """The cheapest; of any length, the cheapest that keeps nothing on chip."""
         problem = Problem(dtypes=text.dtypes, n_rows=self.n_rows, n_cols=self.n_cols,
-                          typical=True, aligned=self.aligned, inner=_INNER)
+                          typical=True, aligned=self.aligned, in_phase=self.aligned, inner=_INNER)
         found = (c.schedule for c in strip_candidates(text.program(), problem, target))
         return next(s for s in found if self.n_cols < _ANY or _takes_all(s))
 

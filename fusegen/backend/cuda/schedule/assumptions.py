@@ -82,7 +82,8 @@ def _places(program: Program, schedule: CudaSchedule) -> Iterator[Assumption]:
     yield Divides("n_inner" if schedule.strip else "n_cols", schedule.width)
     for p in arrays:
         if p.shape == "element" or (p.shape == "per_column" and not schedule.strip):
-            yield Aligned(p, VECTOR_BYTES)
+            yield Aligned(p, min(VECTOR_BYTES, schedule.width * p.dtype.itemsize)
+                          if schedule.strip else VECTOR_BYTES)
 
 
 def _lengths(program: Program, schedule: CudaSchedule) -> Between:
@@ -193,10 +194,12 @@ def _shared_text(launch: Launch, schedule: CudaSchedule) -> list[str]:
 def assumed_text(program: Program, schedule: CudaSchedule) -> list[str]:
     """What every launch takes for granted of its arguments, a line each."""
     places = tuple(_places(program, schedule))
-    rows = [a.array.name for a in places if isinstance(a, Aligned)]
     lines = [said(a) for a in places if not isinstance(a, Aligned)]
-    if rows:
-        lines.append(f"rows of {', '.join(rows)} begin on {VECTOR_BYTES} bytes")
+    rows: dict[int, list[str]] = {}
+    for a in places:
+        if isinstance(a, Aligned):
+            rows.setdefault(a.n_bytes, []).append(a.array.name)
+    lines += [f"rows of {', '.join(names)} begin on {n} bytes" for n, names in rows.items()]
     lines += map(said, _numbers(program))
     lists = _longest_list(program)
     if lists and program.role == "call":  # a piece of a row may be shorter

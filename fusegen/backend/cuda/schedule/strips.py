@@ -24,7 +24,7 @@ from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
 from fusegen.backend.cuda.schedule.strip_prices import LINE, strip_work
 from fusegen.backend.cuda.schedule.wide import wide_columns
-from fusegen.backend.problem import Problem
+from fusegen.backend.problem import HALF_VECTOR, Problem
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.kernel import Program
 
@@ -33,7 +33,6 @@ _ROWS = 4  # of a thread: a state of each lies in registers
 _LEAST = 8  # elements of a chunk, whose loads are under way together
 _UNROLLED = 2000  # instructions that fold what a thread holds: more do not stay in their cache
 _SHORT = 64  # columns that a thread reads by itself, whatever the bytes of a row that it asks for
-_COPIED = 8  # bytes, or twice as many, of a copy to shared memory
 _FEW, _UNPACKED = 8, 16  # vectors of 16-bit elements that are folded at once; registers for more
 _ADDRESSES = 24  # registers of a thread that hold neither items nor states; more on chip
 _MEETING = 10240  # bytes, roughly, where states meet and that every block takes
@@ -87,10 +86,13 @@ class _Chunks:
 
 
 def _chunks(program: Program, problem: Problem, chunk: int | None) -> Iterator[_Chunks]:
-    """Vectors of as many rows as have 16 bytes, if every vector is whole; or of four, which is
-    half as many of 16 bits."""
+    """Vectors of as many rows as have 16 bytes, if every vector is whole, or 8 if each half is; or
+    of four, which is half as many of 16 bits."""
     assert problem.inner is not None
     rows = widest_vector(program) if problem.aligned else 1
+    if problem.in_phase and not problem.aligned:
+        sizes = [p.dtype.itemsize for k in program.kernels for p in k.elements]
+        rows = max(1, HALF_VECTOR // max(sizes, default=HALF_VECTOR))
     while problem.inner % rows:
         rows //= 2
     if chunk:
@@ -161,7 +163,7 @@ class _StripMenu:
             if across == needed or across * self.width * self._itemsize >= LINE:
                 yield from ((across, threads) for threads in (128, 256, 512))
         # Rows that are a thread's own have no states to merge, which takes longer than short ones.
-        if self.width * self._itemsize >= _COPIED or self.n_cols <= _SHORT:
+        if self.width * self._itemsize >= HALF_VECTOR or self.n_cols <= _SHORT:
             yield from ((n, n) for n in (32, 64, 128) if n * self.width <= self.inner)
 
     # ---- every sweep reads memory ----
@@ -216,9 +218,9 @@ class _StripMenu:
             return None  # half of a thread's registers at most
         if held > 4 and held * self.width * self.work.effort.item > _UNROLLED:
             return None
-        copied = self.target.ampere and not any(size % _COPIED for size in self.kept)
+        copied = self.target.ampere and not any(size % HALF_VECTOR for size in self.kept)
         if stashed and not copied:
-            return None  # copies to shared memory have a size, and older GPUs have none
+            return None  # copies to shared memory have 8 bytes or 16, and older GPUs have none
         room = self.target.shared_per_block - _MEETING
         most = room // (base.threads * sum(self.kept)) // chunk * chunk
         if stashed > most and base.split:
