@@ -8,8 +8,8 @@
 // Sweep 2    reads x
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference
 // Tree       chunks of 16, merged thread → warp → block → cluster
-// Schedule   strips of 32 neighbouring rows per cluster of 4 blocks, 8 vectors of a thread in registers, 24 vectors of a thread in shared memory, chunks of 4 columns × 4 rows
-// Launch     softmax_kernel<<<blocks · n_rows / n_inner · ⌈n_inner / 32⌉, 256, 98304>>>; clusters of blocks
+// Schedule   strips of 32 neighbouring rows per cluster of 4 blocks, 16 vectors of a thread in registers, 16 vectors of a thread in shared memory, chunks of 4 columns × 4 rows
+// Launch     softmax_kernel<<<blocks · n_rows / n_inner · ⌈n_inner / 32⌉, 256, 65536>>>; clusters of blocks
 // Assumes    4 divides n_inner
 //            rows of x, div begin on 16 bytes
 //            n_cols ≤ 2^30
@@ -37,9 +37,9 @@ constexpr int kWidth = 4;  // neighbouring rows of a thread: a vector has an ele
 using Team = Strip<kThreads, kBlocks, kAcross, kWidth>;
 constexpr int kVectors = 4;  // of a thread's chunk
 constexpr int kMapped = 2;  // the same on the way from the chip to memory
-constexpr int kHeld = 8;  // vectors that a thread keeps in registers
-constexpr int kStash = 24;  // and the next ones, in shared memory
-constexpr int kGroups = 6;  // of copies on their way there
+constexpr int kHeld = 16;  // vectors that a thread keeps in registers
+constexpr int kStash = 16;  // and the next ones, in shared memory
+constexpr int kGroups = 4;  // of copies on their way there
 constexpr int kPerGroup = kStash / kGroups;
 typedef int column_t;
 using Layout = Vectors<Team, kWidth>;

@@ -34,7 +34,8 @@ _LEAST = 8  # elements of a chunk, whose loads are under way together
 _UNROLLED = 2000  # instructions that fold what a thread holds: more do not stay in their cache
 _SHORT = 64  # columns that a thread reads by itself, whatever the bytes of a row that it asks for
 _FEW, _UNPACKED = 8, 16  # vectors of 16-bit elements that are folded at once; registers for more
-_ADDRESSES = 24  # registers of a thread that hold neither items nor states; more on chip
+_ADDRESSES = 16  # registers of a thread that hold neither items nor states; more on chip
+_FEWEST = 40  # registers of a thread, also of one that holds next to nothing
 _MEETING = 10240  # bytes, roughly, where states meet and that every block takes
 _STATIC_SHARED = 40960  # bytes where states meet; 48 KiB are there without opting in
 
@@ -271,4 +272,5 @@ class _StripMenu:
         refills = one.split and one.home.keeps
         addresses = 2 * _ADDRESSES + 8 * refills if one.home.keeps else _ADDRESSES
         addresses += 4 * max(0, len(kernels[0].params) - 2) + 64 * (word - 1)  # exp of doubles
-        return min(255, addresses + 2 * self.width * fields * word + items // 4 + unpacked)
+        wanted = addresses + 2 * self.width * fields * word + items // 4 + unpacked
+        return min(255, max(_FEWEST, wanted))
