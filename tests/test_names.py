@@ -29,6 +29,7 @@ from support.cuda_cases import CONSTANTS, LIBRARY, Case, library_case, section_l
 from support.emulated import emulated
 from support.own_names import PIPELINE, Found
 from support.pairs import pairwise
+from support.strip_cases import StripCase
 from support.tiles import emulate
 
 import fusegen as fg
@@ -270,6 +271,27 @@ def test_rows_side_by_side(name: str, check: Callable[..., None]) -> None:
     kinds = {(c.schedule.kind, c.schedule.load, c.schedule.per_sm): c.schedule for c in found}
     for schedule in kinds.values():
         check(work.scheduled(schedule))
+
+
+@fg.pipeline
+def made(x):  # type: ignore[no-untyped-def]
+    """What takes long is kept within a fold of rows side by side, under a name like its own."""
+    y = fg.tanh(x)
+    y_made = fg.exp(x)
+    e = fg.exp(y - fg.max(y))
+    return fg.sum(e * y_made), e / fg.sum(e)
+
+
+@emulated
+def test_rows_side_by_side_of_what_takes_long(check: Callable[..., None]) -> None:
+    rows = np.random.default_rng(2).standard_normal((64, 300)).astype("float32")
+    case = StripCase(Case(made, {"x": rows}, 64, 300), 1)
+    work = _renamed(case.case.work(n_rows=4096))
+    work = replace(work, problem=replace(work.problem, inner=1024))
+    for c in strip_candidates(work.result("lower"), work.problem, work.target)[:40:8]:
+        check(work.scheduled(c.schedule))
+    for found, want in zip(case.emulate(), case.case.reference(), strict=True):
+        np.testing.assert_allclose(found, want, rtol=3e-6, atol=3e-6)
 
 
 @fg.pipeline

@@ -51,7 +51,7 @@ _ENDINGS = """
     1 a again all alone anchor apart at band bar batch before begin behind best body bytes c
     candidates collected column columns copied count dealt divisor each early edge entry
     expected factor first found fresh from greatest guessed half held i in is item items kept
-    key keys known lanes last late lists lopsided low m map met mine next noted numbers of
+    key keys known lanes last late lists lopsided low m made map met mine next noted numbers of
     offered orders out outer own partial parts peak peaks pending picked place radius ratio
     reach rest ring room rounded row rows same sampled scores share shift sixteens slots sorted
     start stash step stored stride sum summed tile turned unusual value values vector wanted

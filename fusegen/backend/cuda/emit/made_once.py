@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fusegen.backend.cuda.emit.views import SweepView
 from fusegen.backend.cuda.schedule.operations import of_value
-from fusegen.backend.emit.lines import Line, uses_of
+from fusegen.backend.emit.lines import Line
 from fusegen.ir.expr import Var
 from fusegen.ir.kernel import Sweep
 from fusegen.ir.kernel_walk import used_in
@@ -24,8 +24,7 @@ def made_once(view: SweepView, sweep: Sweep, real: str) -> SweepView:
     lifts, read = [], set[str]()
     for lift in view.lifts:
         lines, kept = _reading(lift.lines, made)
-        lifts.append(replace(lift, lines=lines, divisors=tuple(
-            d for d in lift.divisors if d.declares in uses_of(lines))))
+        lifts.append(replace(lift, lines=lines))
         read |= kept
     if not read:
         return view
