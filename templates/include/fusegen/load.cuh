@@ -12,7 +12,7 @@ template <typename Team, int kCount, typename Column>
 __device__ __forceinline__ int live_vectors(Column at, Column end)
 {
     // A shift does it where that is known, for as many as leave lists the registers that they need. Not by 0: whether
-    // max(min(a, 4), 0) is 4, ptxas of CUDA 12.9 and 13.0 asks of a flag of sm_90's VIMNMX.RELU that says something else.
+    // max(min(a, 4), 0) is 4, ptxas of CUDA 12.9 and 13.0 asks of a flag of VIMNMX.RELU that says something else.
     if constexpr (kCount > 1 && kCount <= 6 && Team::kThreads > 0) {
         constexpr int kApart = Team::threads();
         if constexpr (kApart > 1 && (kApart & (kApart - 1)) == 0) {

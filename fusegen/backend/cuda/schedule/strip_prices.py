@@ -57,6 +57,8 @@ class StripWork:
     def _moving(self, one: CudaSchedule, blocks: int, per_sm: int) -> float:
         """So many blocks at once bring and write all elements."""
         f, columns = self.figures, self._columns(one)
+        if not self.read:
+            return 0.0  # its texts go over no row
         kept = one.tiers.held + one.tiers.stashed
         again = f.again * (self.sweeps - 1) * max(0.0, 1 - kept / columns)
         moved = self.outer * self.inner * self.n_cols * (self.read * (1 + again) + self.written)
