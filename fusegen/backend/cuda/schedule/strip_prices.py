@@ -57,11 +57,11 @@ class StripWork:
     def _moving(self, one: CudaSchedule, blocks: int, per_sm: int) -> float:
         """So many blocks at once bring and write all elements."""
         f, columns = self.figures, self._columns(one)
-        if not self.read:
-            return 0.0  # its texts go over no row
         kept = one.tiers.held + one.tiers.stashed
         again = f.again * (self.sweeps - 1) * max(0.0, 1 - kept / columns)
         moved = self.outer * self.inner * self.n_cols * (self.read * (1 + again) + self.written)
+        if not self.read:  # the text goes over no row
+            return moved / self._rate
         vector = one.width * self.read
         flying = blocks * one.threads * vector * min(kept or one.vectors, columns)
         share = self._rate * f.latency / flying
