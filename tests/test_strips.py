@@ -18,6 +18,7 @@ from test_golden import _functions
 import fusegen as fg
 from fusegen.backend.arrays.strips import side_by_side, whole_vectors
 from fusegen.backend.cuda.schedule.cuda import CudaSchedule
+from fusegen.backend.cuda.schedule.strip_prices import row_threads
 from fusegen.backend.cuda.schedule.strips import takes_strips
 from fusegen.compile.passes import Work
 from fusegen.compile.tuning import considered
@@ -134,18 +135,13 @@ def test_what_does_not_fit_is_read_again() -> None:
         assert_close(case.emulate(pick=partly), case.case.reference(), 1e-5)
 
 
-def _alone(one: CudaSchedule) -> bool:
-    assert one.strip is not None
-    return one.strip.down(one.threads) * one.blocks == 1
-
-
 @emulated
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("home", "n_cols"), [(MEMORY, 50), (REGISTERS, 3), (CHIP, 43)])
 def test_rows_that_are_a_threads_own(home: str, n_cols: int, dtype: str) -> None:
     """Short ones: a chunk that is not whole, threads without rows, no state to merge."""
     def pick(found: list[CudaSchedule]) -> CudaSchedule:
-        return next(s for s in found if s.kind[1] == home and _alone(s))
+        return next(s for s in found if s.kind[1] == home and row_threads(s) == 1)
 
     for name in ("softmax", "layer_norm" if home != MEMORY else "var_mean"):
         case = strip_case(name, 3, n_cols, 304, dtype)

@@ -25,7 +25,8 @@ def phase_of(
         return Phase(all(map(begin_on_vectors, vectors)), all(map(begin_on_vectors, read)))
     if side_by_side:
         views = [*read, *written]
-        return Phase(whole_vectors(views), whole_vectors(views, HALF_VECTOR))
+        whole = whole_vectors(views)
+        return Phase(whole, whole or whole_vectors(views, HALF_VECTOR))
     return phase(read, written)
 
 

@@ -8,13 +8,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fusegen.backend.cuda.emit.views import SweepView
-from fusegen.backend.cuda.schedule.operations import of_value
+from fusegen.backend.cuda.schedule.kept_values import take_long
 from fusegen.backend.emit.lines import Line
 from fusegen.ir.expr import Var
 from fusegen.ir.kernel import Sweep
 from fusegen.ir.kernel_walk import used_in
-
-_LONG = 9.0  # machine instructions: a quotient
 
 
 def made_once(view: SweepView, sweep: Sweep, real: str) -> SweepView:
@@ -38,7 +36,7 @@ def _long(sweep: Sweep) -> frozenset[str]:
     found = []
     for let in sweep.lets:
         lets = used_in(sweep, [Var(let.name, let.expr.kind, varying=True)])[1]
-        if let.expr.kind == "float" and sum(of_value(one.expr) for one in lets) >= _LONG:
+        if let.expr.kind == "float" and take_long(lets):
             found.append(let.name)
     return frozenset(found)
 

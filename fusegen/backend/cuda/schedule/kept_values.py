@@ -3,6 +3,7 @@ made of: a residual's sum, a capped logit. Threads that hold a row have register
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -43,7 +44,7 @@ def kept_value(kernel: Kernel) -> KeptValue | None:
     for let in (let for let in reversed(maker.lets) if let.name in folded):
         names, lets = used_in(maker, [Var(let.name, "float", varying=True)])
         loads = tuple(s.name for s in maker.loads if s.name in names)
-        heavy = sum(of_value(one.expr) for one in lets) >= _HEAVY
+        heavy = take_long(lets)
         if not (heavy or len(loads) > 1) or let.expr.kind != "float":
             continue
         sweeps = tuple(over_value(s, let) for s in kernel.sweeps)
@@ -51,6 +52,11 @@ def kept_value(kernel: Kernel) -> KeptValue | None:
         if not any(used & {*loads} for used in rest):
             return KeptValue(tuple(lets), loads, sweeps, heavy)
     return None
+
+
+def take_long(lets: Iterable[Let]) -> bool:
+    """All that a value is made of, together."""
+    return sum(of_value(one.expr) for one in lets) >= _HEAVY
 
 
 def keeps_heavy(program: Program) -> bool:

@@ -12,12 +12,25 @@ from dataclasses import dataclass
 from fusegen.backend.cuda.schedule.cuda import VECTOR_BYTES, CudaSchedule
 from fusegen.backend.cuda.schedule.figures import Strips
 from fusegen.backend.cuda.schedule.instructions import Effort, effort, merging
+from fusegen.backend.cuda.schedule.launch import least_itemsize
 from fusegen.backend.cuda.schedule.work import Price
 from fusegen.backend.target import WARP, CudaTarget
 from fusegen.ir.kernel import Program
 
 LINE = 128  # bytes of memory that are read together
 _FINISH = 1.5  # what follows from a row's state, by what its operations take
+
+
+def row_threads(one: CudaSchedule) -> int:
+    """Threads that share a row, of all blocks: 1 where it is a thread's own, and has one state."""
+    assert one.strip is not None
+    return one.strip.down(one.threads) * one.blocks
+
+
+def pieces(one: CudaSchedule) -> int:
+    """States of a row that a block has, once lanes have merged."""
+    assert one.strip is not None
+    return one.threads // max(WARP, one.strip.across)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,29 +110,26 @@ class StripWork:
     def _of_thread(self, one: CudaSchedule) -> float:
         """Instructions of a thread, for a strip."""
         assert one.strip is not None
-        columns, cost, down = self._columns(one), self.effort, one.strip.down(one.threads)
+        columns, cost = self._columns(one), self.effort
         held = min(one.tiers.held, columns)  # are folded at once
         chunks = -(-(columns - held) // one.vectors) + (held > 0)
         merged = 0.0
-        if down * one.blocks > 1:
+        if row_threads(one) > 1:
             merged = one.width * math.log2(max(1.0, WARP / one.strip.across))
-            merged += -(-one.strip_rows // one.threads) * -(-one.threads // max(
-                WARP, one.strip.across))
+            merged += -(-one.strip_rows // one.threads) * pieces(one)
         rows = one.width * (columns * cost.item + chunks * cost.chunk + _FINISH * cost.finish)
         return rows + merged * self.merging + self.figures.thread
 
     def _columns(self, one: CudaSchedule) -> int:
         """Of a thread."""
-        assert one.strip is not None
-        return -(-self.n_cols // (one.strip.down(one.threads) * one.blocks))
+        return -(-self.n_cols // row_threads(one))
 
     # ---- teams ----
 
     def _meeting(self, one: CudaSchedule) -> float:
         """Until a strip's threads know its rows' states; a row that is a thread's own has no other
         states."""
-        assert one.strip is not None
-        if one.strip.down(one.threads) * one.blocks == 1:
+        if row_threads(one) == 1:
             return 0.0
         lanes = max(1, min(WARP, one.threads // one.strip_rows))  # that merge a row's
         turns = -(-one.strip_rows * lanes // one.threads)
@@ -140,8 +150,7 @@ class StripWork:
 
 
 def strip_work(
-    program: Program, one: CudaSchedule, outer: int, inner: int, n_cols: int, itemsize: int,
-    figures: Strips,
+    program: Program, one: CudaSchedule, outer: int, inner: int, n_cols: int, figures: Strips,
 ) -> StripWork:
     """What a program does; one: any of its schedules."""
     bytes_of = [
@@ -150,7 +159,8 @@ def strip_work(
         for k in program.kernels for s in k.sweeps
     ]
     return StripWork(
-        target=one.target, outer=outer, inner=inner, n_cols=n_cols, itemsize=itemsize,
+        target=one.target, outer=outer, inner=inner, n_cols=n_cols,
+        itemsize=least_itemsize(program),
         read=max(r for r, _ in bytes_of), written=max(w for _, w in bytes_of),
         sweeps=max(len(k.sweeps) for k in program.kernels),
         effort=effort(program, one), merging=merging(program), figures=figures,

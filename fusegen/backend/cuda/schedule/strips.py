@@ -18,11 +18,11 @@ from fusegen.backend.cuda.schedule.cuda import (
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Strips
 from fusegen.backend.cuda.schedule.homes import Tiers
-from fusegen.backend.cuda.schedule.launch import least_itemsize, widest_vector
+from fusegen.backend.cuda.schedule.launch import widest_vector
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Strip, Thread, tree
 from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.state_bytes import state_bytes
-from fusegen.backend.cuda.schedule.strip_prices import LINE, strip_work
+from fusegen.backend.cuda.schedule.strip_prices import LINE, pieces, row_threads, strip_work
 from fusegen.backend.cuda.schedule.wide import wide_columns
 from fusegen.backend.problem import HALF_VECTOR, Problem
 from fusegen.backend.target import WARP, CudaTarget
@@ -54,10 +54,8 @@ def stash_groups(schedule: CudaSchedule) -> int:
 
 def meeting_bytes(program: Program, schedule: CudaSchedule) -> int:
     """Shared memory where the states of a strip's rows meet: at most, of one kernel."""
-    assert schedule.strip is not None
-    alone = schedule.strip.down(schedule.threads) * schedule.blocks == 1
-    pieces = 0 if alone else schedule.threads // max(WARP, schedule.strip.across)
-    places = pieces + 1 + (schedule.blocks if schedule.clustered else 0)
+    met = pieces(schedule) if row_threads(schedule) > 1 else 0
+    places = met + 1 + (schedule.blocks if schedule.clustered else 0)
     return max(
         sum(state_bytes(s) for s in k.sweeps if not s.monoid.is_empty)
         for k in program.kernels
@@ -121,7 +119,6 @@ class _StripMenu:
         assert p.inner is not None
         self.inner = p.inner
         self.n_cols = p.n_cols if p.n_cols is not None else TYPICAL_COLUMNS
-        self._itemsize = least_itemsize(self.program)
         _, caching = cachings(self.program, p, self.target, self.width)
         columns = (*self.chunks.in_memory, *self.chunks.on_chip)[0]
         self.base = CudaSchedule(
@@ -134,7 +131,7 @@ class _StripMenu:
         self.kept = [p.dtype.itemsize * self.width for p in kept]  # bytes of a vector of each
         outer = max(1, (p.n_rows or 4096 * p.inner) // p.inner)
         self.work = strip_work(self.program, self.base, outer, self.inner, self.n_cols,
-                               self._itemsize, self.figures)
+                               self.figures)
 
     def all(self) -> Iterator[Candidate]:
         """Where states are so large that no usual strip has a place for them, one of few rows."""
@@ -148,9 +145,9 @@ class _StripMenu:
     def _usual(self) -> Iterator[Candidate]:
         for across, threads in self._shapes():
             for columns in self.chunks.on_chip if self.kept else ():
-                yield from self._on_chip(self._base(across, threads, columns), across)
+                yield from self._on_chip(self._base(across, threads, columns))
             for columns in self.chunks.in_memory:
-                yield from self._from_memory(self._base(across, threads, columns), across)
+                yield from self._from_memory(self._base(across, threads, columns))
 
     def _base(self, across: int, threads: int, columns: int) -> CudaSchedule:
         return self.base.having(threads=threads, vectors=columns, strip=Strip(across))
@@ -161,17 +158,17 @@ class _StripMenu:
         while needed * self.width < self.inner and needed < WARP:
             needed *= 2
         for across in sorted({min(needed, a) for a in (8, 16, 32)}):
-            if across == needed or across * self.width * self._itemsize >= LINE:
+            if across == needed or across * self.width * self.work.itemsize >= LINE:
                 yield from ((across, threads) for threads in (128, 256, 512))
         # Rows that are a thread's own have no states to merge, which takes longer than short ones.
-        if self.width * self._itemsize >= HALF_VECTOR or self.n_cols <= _SHORT:
+        if self.width * self.work.itemsize >= HALF_VECTOR or self.n_cols <= _SHORT:
             yield from ((n, n) for n in (32, 64, 128) if n * self.width <= self.inner)
 
     # ---- every sweep reads memory ----
 
-    def _from_memory(self, base: CudaSchedule, across: int) -> Iterator[Candidate]:
+    def _from_memory(self, base: CudaSchedule) -> Iterator[Candidate]:
         yield from self._priced(base)
-        down = base.threads // across
+        down = row_threads(base)
         fill = 4 * self.target.multiprocessors // self.work.strips(base)
         for blocks in sorted({2, 4, 8, 16, 32, 64, fill}) if down > 1 else ():
             if blocks < 2 or blocks * down * base.vectors > self.n_cols:
@@ -182,11 +179,11 @@ class _StripMenu:
 
     # ---- later sweeps find the strip on chip ----
 
-    def _on_chip(self, base: CudaSchedule, across: int) -> Iterator[Candidate]:
+    def _on_chip(self, base: CudaSchedule) -> Iterator[Candidate]:
         states = sum(s.monoid.has_scalars for s in self.program.sweeps)
-        waits = states == 1 and not self.program.kernels[0].sweeps[0].monoid.is_empty
-        teams = (1, 2, 4, 8, 16) if self.target.clusters and base.threads > across else (1,)
-        waits = waits and base.threads > across
+        first, shared = self.program.kernels[0].sweeps[0], row_threads(base) > 1
+        teams = (1, 2, 4, 8, 16) if self.target.clusters and shared else (1,)
+        waits = shared and states == 1 and not first.monoid.is_empty
         for held in (4, 8, 16):
             for blocks in teams:
                 team = Cluster(blocks) if blocks > 1 else None
@@ -194,14 +191,14 @@ class _StripMenu:
                 if one:
                     home = replace(one.tiers, mapped=one.vectors // 2)
                     yield from self._priced(one.having(home=home))
-            for blocks in self._waiting_blocks(base, across, held) if waits else ():
+            for blocks in self._waiting_blocks(base, held) if waits else ():
                 one = self._kept(base.having(team=Grid(blocks)), held)
                 if one:
                     yield from self._priced(one)
 
-    def _waiting_blocks(self, base: CudaSchedule, across: int, held: int) -> list[int]:
+    def _waiting_blocks(self, base: CudaSchedule, held: int) -> list[int]:
         """Blocks that share a strip, where a multiprocessor takes one, two … of them."""
-        vector, down = base.threads * sum(self.kept), base.threads // across
+        vector, down = base.threads * sum(self.kept), row_threads(base)
         rooms = [self.target.shared_per_sm // n - _MEETING for n in (1, 2, 3, 4)]
         slots = {0} | {room // vector // base.vectors * base.vectors for room in rooms}
         found = {-(-self.n_cols // (down * (held + n))) for n in slots}
@@ -209,9 +206,7 @@ class _StripMenu:
 
     def _kept(self, base: CudaSchedule, held: int) -> CudaSchedule | None:
         """A schedule with `held` of a thread's vectors in registers, the others stashed."""
-        assert base.strip is not None
-        chunk, down = base.vectors, base.strip.down(base.threads)
-        vectors = -(-self.n_cols // (down * base.blocks))  # of a thread
+        chunk, vectors = base.vectors, -(-self.n_cols // row_threads(base))  # of a thread
         stashed = max(0, -(-(vectors - held) // chunk) * chunk)
         if held >= 2 * vectors and held > 4:
             return None
