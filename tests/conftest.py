@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from simt import built
-from support import batches, c_driver, compilers, fake_cupy, fake_gpu, fake_torch
+from support import batches, c_driver, compilers, fake_cupy, fake_gpu, fake_torch, slices
 
 from fusegen.backend.arrays import layout
 from fusegen.backend.cpu import bound, toolchain
@@ -37,10 +37,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-names", action="store_true", help="rewrite fusegen/ir/own_names.py likewise"
     )
+    slices.add_option(parser)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `gpu` are skipped, with the reason, where no GPU can be used."""
+def pytest_configure(config: pytest.Config) -> None:
+    slices.decide(config)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    slices.say(config, terminalreporter)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    slices.tell(node)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` are skipped, with the reason, where no GPU can be used; of all others, a
+    slice runs."""
+    slices.leave_out(config, items)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return

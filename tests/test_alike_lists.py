@@ -102,6 +102,7 @@ def test_lists_of_one_text(name: str, n_cols: int) -> None:
             np.testing.assert_allclose(mine, its, rtol=1e-6, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_many_lists_compile_in_time(dtype: str) -> None:

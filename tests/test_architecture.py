@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import networkx as nx
+import pytest
 from support import own_names
 from support.pace import ever_within
 
@@ -299,6 +300,7 @@ def test_words_of_templates_are_reserved_or_stand_apart_from_users_names():
     assert not own_names.unknown_words(), "pytest tests/test_names.py --update-names"
 
 
+@pytest.mark.long
 def test_a_second_process_loads_neither_sympy_nor_networkx_nor_jinja2(tmp_path):
     code = (
         "import sys, numpy as np, fusegen as fg\n"

@@ -201,6 +201,7 @@ def test_compiled_pipelines_serve_their_types():
         _ = by_numpy.source
 
 
+@pytest.mark.long
 def test_more_than_2_to_the_31_elements():
     row = np.linspace(-1, 1, 40000, dtype=np.float32)
     x = np.broadcast_to(row, (60000, 40000))  # one row in memory, 2.4e9 elements

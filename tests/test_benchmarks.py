@@ -196,6 +196,7 @@ def test_the_command_merges_files(tmp_path: Path) -> None:
     assert "1 of 1 missed" in _command("stream_bench.py", "--merge", a).stdout
 
 
+@pytest.mark.long
 def test_plots_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     whole = report(*(record(c, 0.5 + c.cols % 7 / 20) for c in cells()))

@@ -349,6 +349,7 @@ def test_nothing_is_unloaded_while_a_stream_is_captured(gpu, monkeypatch):
     assert len(loaded) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 def test_what_a_graph_launches_stays_when_its_pipeline_is_gone(gpu, looks, monkeypatch, library):
     """Also what compiled calls launch: a captured stream is the full look's."""

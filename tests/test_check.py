@@ -59,6 +59,7 @@ def test_every_law_is_tried_on_every_kind_of_row(pipeline):
     assert ("orders" in shown) == has_order
 
 
+@pytest.mark.long
 def test_the_same_seed_tries_the_same_rows():
     work = _work(L["entropy"])
 

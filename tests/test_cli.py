@@ -372,6 +372,7 @@ def test_the_module_runs():
     assert fg.__version__ in run.stdout
 
 
+@pytest.mark.long
 def test_closed_streams_get_nothing(tmp_path):
     line = f"{sys.executable} -m fusegen"
     script = "\n".join(f"{line} {rest} || exit" for rest in (

@@ -369,6 +369,7 @@ sys.exit(status)
 """
 
 
+@pytest.mark.long
 def test_nothing_is_held_while_a_fork_waits():
     """A lock that a hook of ours, or of what we load, takes before ours waits for the thread that
     wants it: hooks are called in the reverse of the order in which they were registered."""
@@ -412,6 +413,7 @@ def test_other_peoples_locks_are_taken_where_forks_wait(fake, monkeypatch):
     assert all(watched.seen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delay", [0.01, 0.4])
 def test_a_fork_while_another_thread_compiles(fake, delay, tmp_path):
     """The child neither hangs nor, if it lives on, keeps its parent waiting."""

@@ -74,6 +74,7 @@ def entries_and_sums(x, *, k):
     return fg.topk(e / fg.sum(e), k), fg.topk(-x, 2 * k), fg.sum(x * x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("target", "chunk"), [*((t, None) for t in LEVELS), (LEVELS[0], 1)])
 def test_what_is_summed_beside_lists_has_no_part_of_the_last_vector_twice(target, chunk):
     found = executable(entries_and_sums, target=CPU_TARGETS[target], chunk=chunk,
@@ -122,6 +123,7 @@ def test_lists_that_networks_sort_and_longer_ones(k, target, dtype):
         check(found, nasty(n_cols, dtype.numpy), k)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [100, 1000])
 def test_values_that_differ_in_their_last_bits_alone(k):
     n_cols = 5003

@@ -231,6 +231,7 @@ def test_rows_whose_lists_are_collected_stay_in_registers(
         assert -(-warps // 4) * 32 * report.registers <= schedule.target.registers_per_sm // 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n_cols", "dtype"), [(1024, "float32"), (2168, "bfloat16")])
 def test_lists_beside_many_statistics_stay_in_registers(n_cols: int, dtype: str) -> None:
     """A gate of eight groups: a maximum of each, a softmax, a list."""
@@ -251,6 +252,7 @@ def list_and_statistics(x, *, k):  # type: ignore[no-untyped-def]
     return fg.topk(x, k), m + fg.log(fg.sum(e)), fg.var(x), fg.argmin(x), fg.sum(e * x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n_cols", "k", "rows"), [
     (8000, 60, 2000), (72_125, 1024, 132), (307_059, 109, 1), (193_896, 1024, 100)])
 def test_lists_beside_statistics_of_16_bits_stay_in_registers(

@@ -102,6 +102,7 @@ def rows_of(name: str, dtype: str, n: int = N) -> np.ndarray:
         return rows.astype(dtype_of(dtype).numpy)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [1, 5, 256, 1024, N])
 def test_hard_rows(k: int) -> None:
     check(every(ROWS, "float32"), k, seed=k % 3)
@@ -166,6 +167,7 @@ def test_rows_split_over_blocks(row: str, k: int) -> None:
     assert case.work(n_rows=2).schedule.blocks > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [1, 8, 32])
 def test_short_rows(k: int) -> None:
     check(every(ROWS, "float32", 1000), k)
@@ -296,6 +298,7 @@ def test_lists_that_their_first_tile_says_nothing_of_begin_with_a_guess_as_well(
     assert "if (guess && may_guess<TopList>(" in case.work(n_rows=100_000).source
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shift", [0, 3])
 def test_tiles_of_formulas_are_read_again(shift: int) -> None:
     """Steps of products with what rows share, aligned as they are or not."""

@@ -69,6 +69,7 @@ def test_hard_rows(n: int, k: int, dtype: str) -> None:
     check_all(every(ROWS, dtype, n), k)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "k", "dtype"), [
     (28, 28, "bfloat16"), (48, 48, "float32"), (335, 193, "float16"), (540, 280, "float32"),

@@ -360,6 +360,7 @@ def slow(block, folder=""):
     return block
 
 
+@pytest.mark.long
 def test_a_lost_worker_changes_no_bit(tmp_path):
     """Two workers, one of them killed in the middle: the bits of one process alone. Three processes
     start, and one again, which is what most of this file's time goes to."""

@@ -118,6 +118,7 @@ def test_moments_of_nothing_on_gpus(name: str) -> None:
     agree(name, got, wanted(name, x, y, m), TOLERANCE["float32"])
 
 
+@pytest.mark.long
 def test_weights_of_zero_alone() -> None:
     """Where weights choose, 0 times what is no number is none, as in the text."""
     @fg.pipeline

@@ -68,6 +68,7 @@ def called(file: Path, *calls: tuple[int, ...]) -> list[Any]:
     return list(json.loads(done.stdout))
 
 
+@pytest.mark.long
 def test_calls_get_the_kernel_of_their_rows(file: Path) -> None:
     x, n = 1 << 54, 1 << 12
     whole, odd, long, none = called(
@@ -123,7 +124,7 @@ def test_what_is_refused_is_said(file: Path) -> None:
         ({"y": x.reshape(-1)[8:]}, BAD_ARGUMENT, "x and mul_2 share memory"),
         ({"total": y}, BAD_ARGUMENT, "mul_2 and sum_x share memory"),
         ({"xs": -8}, BAD_ARGUMENT, "x goes backwards"), ({"ys": 7}, BAD_ARGUMENT, "mul_2 overlap"),
-        ({"n_inner": 0}, BAD_SHAPE, "no number of rows"), ({"n_outer": -1}, BAD_SHAPE, "no number"),
+        ({"n_inner": -1}, BAD_SHAPE, "no number"), ({"n_outer": -1}, BAD_SHAPE, "no number"),
         ({"n_outer": 2**62, "n_inner": 2**62}, BAD_SHAPE, "no number of rows"),
         ({"n_outer": 2**40, "n_inner": 2**20}, BAD_SHAPE, "larger than memory"),
         ({"n_cols": 0}, BAD_SHAPE, "0 columns"), ({"n_cols": 2**60}, BAD_SHAPE, "than memory"),
@@ -135,6 +136,8 @@ def test_what_is_refused_is_said(file: Path) -> None:
         given = usual | change
         assert library.status("float32_cuda_side_by_side", *given.values()) == status, said
         assert said in library.error()
+    for none in ({"n_outer": 0}, {"n_inner": 0}, {"n_outer": 0, "n_inner": 0}):
+        assert library.status("float32_cuda_side_by_side", *(usual | none).values()) == 0
 
 
 def test_what_has_no_such_kernels_is_said(tmp_path: Path) -> None:

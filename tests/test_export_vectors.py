@@ -93,6 +93,7 @@ def words(a: dict[str, Any], out: dict[str, Any]) -> list[Any]:
             out["o"], out["values"], out["columns"], out["far"], COLUMNS]
 
 
+@pytest.mark.long
 def test_the_c_abi_gives_the_text(folder: Path, arrays: dict[str, Any]) -> None:
     library = CLibrary(next(folder.glob("lib/*.so")), "every")
     for threads in (1, 3):

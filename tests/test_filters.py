@@ -86,6 +86,7 @@ def test_squares_that_underflow(arch: str) -> None:
     same(most_alike, drawn(3, 16) * sizes[0], drawn(600, 16) * sizes[1], arch=arch, k=5)
 
 
+@pytest.mark.long
 def test_batches() -> None:
     """Columns of a batch, shared by some of the rows; and vectors that fill several copies."""
     same(nearest, drawn(2, 3, 5, 20), drawn(2, 1, 300, 20, seed=1), k=4)

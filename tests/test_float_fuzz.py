@@ -26,6 +26,7 @@ def found():
     return report(run_campaign(FIRST, SLICE))
 
 
+@pytest.mark.long
 def test_what_is_merged_is_never_worse_in_floats_than_the_text_may_be(found):
     assert found["exceptions"] == []
     assert found["wrong"] == [], table(found)

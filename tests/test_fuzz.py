@@ -44,6 +44,7 @@ def campaign():
     return run_campaign(first=90_000, count=SEEDS, n_rows=8)
 
 
+@pytest.mark.long
 def test_nothing_false_is_accepted(campaign):
     assert [v for v in campaign.verdicts if v.judgement == "false accept"] == []
     assert sum(o.compared for o in campaign.outcomes) > 5 * SEEDS

@@ -88,6 +88,7 @@ def test_no_program_is_called_as_the_headers_are() -> None:
     assert c_identifier("fusegen") == "fusegen_"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler is here")
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_headers_for_cpus_include_what_they_need(real: str, tmp_path: Path) -> None:

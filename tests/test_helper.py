@@ -49,6 +49,7 @@ assert HELPER.module is None and not HELPER.why, "a process that makes few calls
 """
 
 
+@pytest.mark.long
 def test_it_is_made_in_the_background_and_serves_the_same(tmp_path):
     (tmp_path / "cache").mkdir(mode=0o700)
     said = python(CALLS + """

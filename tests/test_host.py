@@ -59,6 +59,7 @@ def test_more_rows_than_a_grid_has_blocks_for_are_refused() -> None:
     assert 'return "n_rows ≤ 2147483647";' in work.launcher
 
 
+@pytest.mark.long
 @emulates
 @pytest.mark.usefixtures("launched")
 @pytest.mark.parametrize(("name", "n_cols", "rows"), pairwise(

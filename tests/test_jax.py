@@ -175,6 +175,7 @@ def _tempered(x, w, t, s):
     return y + 2 * s if s > 1 else y * s
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("alone", [True, False])
 def test_other_numbers_cost_no_trace_of_the_text(alone, monkeypatch):
     """Nor a proof, nor a compiler, which begin with one; on hosts alone no trace of JAX's either.
@@ -223,6 +224,7 @@ def test_donated_buffers():
         close(function(x), L.softmax(X), 1e-6)
 
 
+@pytest.mark.long
 def test_calls_remembered_see_what_changed():
     """Other types, shapes, constants, options, and another text."""
     scale = [2.0]
@@ -248,6 +250,7 @@ def test_calls_remembered_see_what_changed():
         close(jax.jvp(L.logsumexp, (X,), (X,))[1], (L.softmax(X) * X).sum(1), 1e-5, 1e-5)
 
 
+@pytest.mark.long
 def test_inside_loops_and_checkpoints():
     def looped(x):
         return jax.lax.scan(lambda c, _: (L.softmax(c * 3), L.logsumexp(c)), x, None, length=3)
@@ -328,6 +331,7 @@ def test_derivatives_are_those_of_the_text_in_jnp(name):
             close(f, t, 1e-9, 1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp"])
 @pytest.mark.usefixtures("wide")
 def test_derivatives_of_derivatives(name):
@@ -337,6 +341,7 @@ def test_derivatives_of_derivatives(name):
     check_grads(jax.jit(L.PIPELINES[name]), arrays, order=2)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("wide")
 def test_jacobians_and_hessians():
     row, rows = jnp.asarray(X[0], "f8"), jnp.asarray(X, "f8")
@@ -527,10 +532,12 @@ with jax.set_mesh(explicit):
 """
 
 
+@pytest.mark.long
 def test_rows_in_parts_stay_where_they_are():
     run(IN_PARTS)
 
 
+@pytest.mark.long
 def test_parted_arrays_and_programs_kept_on_disk(tmp_path):
     """The second process runs the programs that the first one compiled."""
     kept = []

@@ -123,6 +123,7 @@ def test_vmap(name: str, wide: None) -> None:
                   1e-9, 1e-10)
 
 
+@pytest.mark.long
 def test_options() -> None:
     """Masks, lengths, numbers of rows, which have 64 bits, and elements beside vectors."""
     q, k, v = (a.astype(np.float32) for a in vp.arguments("attention", 33, 33, lead=(2,)))
@@ -216,6 +217,7 @@ with jax.set_mesh(explicit):
 """
 
 
+@pytest.mark.long
 def test_rows_in_parts_stay_where_they_are() -> None:
     """Heads, and rows that share columns; those with numbers, and columns, come together first."""
     run(IN_PARTS)
@@ -248,6 +250,7 @@ def unguarded(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector):
     return fg.sum(p * v) / fg.sum(p)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [partial(library.attention, scale=1.0, causal=True), unguarded])
 def test_forward_mode_beside_masks(text: Any, wide: Any) -> None:
     """The transpose of a gradient is taken where its cotangents are 0, and its sums with them."""

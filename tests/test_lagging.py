@@ -90,6 +90,7 @@ def test_maxima_that_move(step: float, causal: bool) -> None:
     check(ATTENTION, q, k, drawn(500, 24), scale=1.0, causal=causal, with_lse=True)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("d", "causal"), [(64, True), (128, False)])
 def test_items_that_follow_one_another(d: int, causal: bool) -> None:

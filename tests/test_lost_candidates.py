@@ -93,6 +93,7 @@ def test_one_row_of_one_batch_does(ends: dict[str, Any]) -> None:
     np.testing.assert_array_equal(ends["after"][others], ends["before"][others])
 
 
+@pytest.mark.long
 def test_one_row_of_the_second_tile_does(ends: dict[str, Any]) -> None:
     x = towards_the_last(drawn(260, 16), 258)
     check(most_alike, x, sorted_columns(), 3)

@@ -245,6 +245,7 @@ def test_columns_of_what_a_mask_takes(text):
     np.testing.assert_array_equal(checked(text, x, K), np.where(K, x, -inf).argmax(-1))
 
 
+@pytest.mark.long
 def test_what_is_left_out_may_be_anything():
     """NaN and infinities that the mask does not take are not met."""
     x = np.where(K, np.where(np.isfinite(X), X, -2), [nan, inf, -inf, 3e38, 0.0] * 7 + [nan, 1])

@@ -102,6 +102,7 @@ def test_blocks_that_share_the_longer_of_two_sums(length: int, width: int, rows:
     agrees(both, *vectors(rows, 70, length, width))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("length", "width"), [(112, 40), (24, 100), (80, 80)])
 def test_warps_that_share_two_sums(length: int, width: int) -> None:
     """Of several lengths, about a pivot and not."""

@@ -170,6 +170,7 @@ def test_the_text_can_be_checked_by_hand():
         assert part in text
 
 
+@pytest.mark.long
 def test_neither_proved_nor_refuted_needs_an_assumption():
     @fg.pipeline
     def residue(x):
@@ -295,6 +296,7 @@ def test_there_are_enough_of_both():
     assert len(written.WRONG) >= 45
 
 
+@pytest.mark.long
 def test_a_broken_monoid_is_never_proved():
     """One operation of a right one exchanged: what is proved has no counterexample."""
     rng = random.Random(5)

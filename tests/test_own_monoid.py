@@ -350,6 +350,7 @@ def test_a_value_of_the_pipeline_cannot_be_merged():
 # ---- command line ----
 
 
+@pytest.mark.long
 def test_the_command_line_checks_monoids(capsys):
     def check(name):
         with pytest.raises(SystemExit) as ended:

@@ -45,6 +45,7 @@ def test_wheel_ships_every_template(wheel: Path) -> None:
     assert [n for n in inside if n.endswith("/LICENSE")]
 
 
+@pytest.mark.long
 def test_installed_wheel_works_anywhere(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
@@ -94,6 +95,7 @@ def test_the_public_api_is_there_and_typed() -> None:
     assert {*fg.__all__} <= {*dir(fg)}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 def test_a_wheel_for_a_platform_brings_the_helper(wheel: Path, tmp_path: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")

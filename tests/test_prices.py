@@ -111,6 +111,7 @@ def test_larger_clusters_wait_no_less():
     assert many.again_l2 <= many.again_l2_few <= many.again
 
 
+@pytest.mark.long
 def test_a_fit_finds_the_figures_that_times_were_made_of():
     """Of a cell whose choice changes with the figure, beside two of which others decide."""
     true = FIGURES.changed({"many.shared": 0.004})

@@ -286,6 +286,7 @@ for p in fg.library.PIPELINES.values():
 '''
 
 
+@pytest.mark.long
 def test_derivations_and_sources_do_not_depend_on_hash_seeds(capsys):
     """Nor on what a process did before, as this one has."""
     exec(EVERYTHING, {})

@@ -181,6 +181,7 @@ def test_moments_under_exponentials_form_no_product_that_the_text_does_not():
     assert np.isfinite(found[1])
 
 
+@pytest.mark.long
 def test_row_values_of_several_parts_are_subtracted_part_by_part():
     """μ − max y − log S with max y = 10⁵: max y + log S would lose the digits of log S."""
     p = fg.pipeline(lambda x, y, z: fg.sum(
@@ -199,6 +200,7 @@ def test_row_values_of_several_parts_are_subtracted_part_by_part():
     assert abs(found + np.log(4)) < 1e-5
 
 
+@pytest.mark.long
 def test_rows_of_16_bits_keep_what_another_row_value_needs():
     """A sum that should be 0 about its mean is multiplied by the mean's distance from P."""
     work = narrow.work(form="online", dtype="bfloat16")

@@ -78,6 +78,7 @@ def in_another_process(hash_seed, slower, order):
     return sorted(run.stdout.splitlines())
 
 
+@pytest.mark.long
 def test_clocks_hashes_and_order_change_no_answer():
     """A thousand times slower is slower than any machine; sympy's own random numbers and the hashes
     of its symbols differ between processes anyhow."""
@@ -87,6 +88,7 @@ def test_clocks_hashes_and_order_change_no_answer():
     assert in_another_process(hash_seed=1, slower=1000, order=-1) == first
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", [500, 2000])
 def test_a_proof_stops_at_the_same_case(steps, monkeypatch):
     """Whatever sympy remembers."""

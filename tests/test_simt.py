@@ -76,6 +76,7 @@ def test_threads_that_meet_for_ever() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_loop_that_waits_for_another_thread() -> None:
     body = """
     __shared__ volatile int flag;

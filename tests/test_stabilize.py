@@ -519,6 +519,7 @@ def test_hints_name_the_line_and_the_cost():
     assert "greatest magnitude" in str(NAIVE["norm"].explain())
 
 
+@pytest.mark.long
 def test_decorator_names_signature_and_composition():
     @fg.stabilize
     @fg.pipeline
@@ -581,6 +582,7 @@ def test_accepted_cancellation_is_kept():
     assert moments.plan(form="online").sweeps == 1
 
 
+@pytest.mark.long
 def test_source_is_the_same_in_every_process(tmp_path):
     code = (
         "import sys, fusegen as fg\n"

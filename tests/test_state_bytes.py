@@ -168,6 +168,7 @@ for name in ("many", "tempered", "ends"):
 """
 
 
+@pytest.mark.long
 def test_another_process_reads_them():
     """The digest of ⊕ does not depend on the process that computes it."""
     env = os.environ | {"PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join(

@@ -181,25 +181,6 @@ def test_rows_on_halves_of_vectors(dtype: str, inner: int, width: int) -> None:
         assert "begin on 8 bytes" in work.source
 
 
-@emulated
-def test_what_takes_long_is_made_once_a_chunk() -> None:
-    """For the pivot, and for what moves with it."""
-    @fg.pipeline
-    def capped(x):  # type: ignore[no-untyped-def]
-        y = 30 * fg.tanh(x / 30)
-        e = fg.exp(y - fg.max(y))
-        return e / fg.sum(e)
-
-    case = StripCase(Case(capped, {"x": np.zeros((64, 512), np.float32)}, 64, 512), 1)
-    work = case.case.work()
-    work = replace(work, problem=replace(work.problem, inner=64))
-    text = work.source
-    fold = text[text.index("sweep1_fold(") : text.index("sweep2_map(")]
-    assert fold.count("tanhf(") == 1
-    got = case.emulate(pick=lambda found: next(filter(_small, found)))
-    assert_close(got, case.case.reference(), 3e-6)
-
-
 def test_all_that_is_considered_reads_rows_where_they_lie() -> None:
     """tune=True measures these."""
     _, work = _work("layer_norm", 1024, 4096, "bfloat16", "sm_90")

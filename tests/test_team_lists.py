@@ -55,6 +55,7 @@ def of_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return (rng.random(shape) < rng.random((shape[0], *[1] * (len(shape) - 1)))).astype(np.uint32)
 
 
+@pytest.mark.long
 @emulated
 def test_keys_that_fall_and_rise_are_straightened() -> None:
     counts = [*range(1, 20), 31, 33, 48]

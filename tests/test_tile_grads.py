@@ -140,6 +140,7 @@ def test_gradients(name: str, dtype: str, on_a_gpu: None, monkeypatch: pytest.Mo
     close(found, gradient(*wide, **constants), {"float32": 3e-5, "bfloat16": 2e-2}[dtype])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("on_a_gpu", [132], indirect=True)
 @pytest.mark.parametrize("name", FEW)
 def test_few_rows_or_columns(name: str, on_a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:

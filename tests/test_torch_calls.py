@@ -210,6 +210,7 @@ def test_top_k_keeps_columns_alone():
     assert not columns.requires_grad
 
 
+@pytest.mark.long
 def test_a_text_traced_again_has_its_columns_from_the_call():
     """Those of the same text in another trace are the same."""
     factor = 2.0
@@ -334,6 +335,7 @@ def test_a_gradient_that_asks_for_more_than_its_text(asks, monkeypatch):
         torch.testing.assert_close(moved.grad, 2 * t * x * factor(t))
 
 
+@pytest.mark.long
 def test_calls_alike_share_a_tape_and_others_have_their_own():
     """Remembered calls with gradients: types, shapes, which inputs ask, options, constants."""
     def run(x, w, **named):

@@ -253,6 +253,7 @@ def test_patched_models_compile_in_one_graph():
 
 # ---- several processes ----
 
+@pytest.mark.long
 def test_two_processes_train_as_with_torch(tmp_path):
     """By gloo, in both of torch's ways to train side by side; what they train: support/ranks.py."""
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():

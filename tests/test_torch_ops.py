@@ -72,6 +72,7 @@ def test_compiled_in_one_graph(name):
             torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 def test_constants_axis_and_out_in_a_graph():
     def function(x, out, k):
         values, indices = L.softmax_topk(x, k=k, axis=0)
@@ -118,6 +119,7 @@ def test_a_whole_number_where_the_default_is_a_float_is_told_apart():
     assert len(overloads) == 2
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("refused", [
     lambda x: L.moe_gate(x, score="none"), lambda x: L.attention(x, x, x)])
@@ -462,6 +464,7 @@ def test_checkpointed():
         torch.testing.assert_close(f, t)
 
 
+@pytest.mark.long
 def test_compiled_by_inductor():
     """With the code generator that users have; in scalars, with fewer headers: torch's own code is
     not the matter here, and takes its compiler longest."""
@@ -573,6 +576,7 @@ print([compiled(factor) for factor in sys.argv[2:]])
 """
 
 
+@pytest.mark.long
 def test_graphs_kept_on_disk_serve_other_processes(tmp_path):
     """The second process traces no gradient, but for another text. The first call is a compiled
     one, in a process where no tensor was met, and which imported fusegen first."""

@@ -85,6 +85,7 @@ def masked(
     return fg.sum(p * v) / fg.sum(p)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mask", ["window", "lengths", "positions", "numbers of columns"])
 def test_second_derivatives_behind_a_mask(torch: Any, mask: str) -> None:
     """Rows whose masked sum is 0 are told by a condition on each number of a vector."""

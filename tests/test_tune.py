@@ -80,6 +80,7 @@ def test_numbers_of_the_call_reach_every_contestant(gpu, name):
         np.testing.assert_allclose(got, p.reference(x, *weights, eps=eps), rtol=3e-6, atol=3e-6)
 
 
+@pytest.mark.long
 def test_what_was_measured_is_kept_for_later_processes(gpu):
     x = array(rows(6, 2400))
     favour(gpu, "shared memory")

@@ -165,6 +165,7 @@ def test_per_row_arrays_and_numbers_give_the_same_bits() -> None:
             same(rows.compile(X, column, target=target)(X, column), number)
 
 
+@pytest.mark.long
 def test_merges_are_proved_for_every_positive_number() -> None:
     found = fg.pipeline(cooled).derivation(t=0.3)
     assert not fg.pipeline(cooled).work(t=0.3).derivation.refusals
@@ -379,6 +380,7 @@ def test_float64_takes_all_its_digits() -> None:
 # ---- GPUs ----
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("rows", "n_cols"), [(100_000, 300), (100_000, 9000), (2, 9000)])
 def test_every_level_has_the_numbers_of_the_call(rows: int, n_cols: int) -> None:
@@ -427,6 +429,7 @@ def test_rows_side_by_side_have_them() -> None:
         assert_close(got, flat(case.case.reference()), 1e-5)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_calls_on_gpus_hand_numbers_over(gpu: Any, dtype: str) -> None:
@@ -445,6 +448,7 @@ def test_on_a_gpu() -> None:
     assert len(p.traces.variants) == 2
 
 
+@pytest.mark.long
 @compiles
 def test_compilers_take_it() -> None:
     for target, n_cols in (("sm_90", 25_000), ("sm_80", 300)):

@@ -74,6 +74,7 @@ def several(found: Any) -> tuple[Any, ...]:
     return tuple(found) if isinstance(found, tuple | list) else (found,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_any_mix_of_types(name: str) -> None:
     """Of cotangents and inputs, by fg.grad, and by autograd, whose cotangents have the results'

@@ -336,6 +336,7 @@ def test_rows_and_columns_that_nothing_is_left_of() -> None:
         np.testing.assert_array_equal(found[:203], want[:203])
 
 
+@pytest.mark.long
 def test_hard_rows() -> None:
     """Duplicates, and vectors so long that one column has all the weight."""
     q, k, v = drawn(20, 8), drawn(50, 8), drawn(50, 3)
@@ -359,6 +360,7 @@ def test_no_rows() -> None:
     assert (dk.shape, dv.shape) == ((5, 4), (5, 2))
 
 
+@pytest.mark.long
 def test_one_at_a_time() -> None:
     q, k, v, do = drawn(2, 9, 5), drawn(2, 40, 5), drawn(2, 40, 3), drawn(2, 9, 3)
     w, t = drawn(40), drawn(9)
@@ -369,6 +371,7 @@ def test_one_at_a_time() -> None:
         close(fg.grad(texts.attention, wrt=name)(do, q, k, v), want)
 
 
+@pytest.mark.long
 def test_constants_that_vary() -> None:
     q, k, v, do = drawn(9, 5), drawn(40, 5), drawn(40, 3), drawn(9, 3)
     gradient = fg.grad(texts.attention)

@@ -67,6 +67,7 @@ def test_linear_cross_entropy(gpu: Any, made: list[Any], dtype: str) -> None:
     assert products.made.counts
 
 
+@pytest.mark.long
 @emulated
 def test_elements_by_way_of_maps_and_numbers_of_columns(gpu: Any, made: list[Any]) -> None:
     h, w, label = given("float16")

@@ -123,6 +123,7 @@ def test_any_number_of_states_merge_at_once(count: int, gpu: Any) -> None:
     close(p.finish(whole), p.reference(**arrays))
 
 
+@pytest.mark.long
 @emulated
 def test_lists_found_among_rounded_scores(gpu: Any) -> None:
     """In pieces that have many columns; their numbers are the whole's."""

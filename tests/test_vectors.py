@@ -577,6 +577,7 @@ def test_vectors_of_an_array_are_of_every_column_or_of_one(made: Any, said: str)
         text.plan()
 
 
+@pytest.mark.long
 def test_numbers_of_rows_and_of_the_call_in_a_sum_over_the_index() -> None:
     @fg.pipeline
     def text(x: fg.RowVector, y: fg.ColumnVector, s: fg.PerRow, n: fg.PerRow, *, t=1.0):

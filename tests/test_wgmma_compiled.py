@@ -39,6 +39,7 @@ def printed(name: str, length: int, dtype: str = "bfloat16") -> Any:
     return text.work(target="sm_90", dtype={a: kinds.get(a, f"{dtype}[{length}]") for a in arrays})
 
 
+@pytest.mark.long
 @compiled
 @pytest.mark.parametrize(("name", "length"), [
     (n, length) for n in SERVED for length in LENGTHS.get(n, (64,))])

@@ -461,6 +461,7 @@ def every_refusal() -> str:
     return "".join(f"{refusal_of(fg.pipeline(text))}\n" for text in texts)
 
 
+@pytest.mark.long
 def test_witnesses_do_not_depend_on_hash_seeds():
     """Nor on what a process did before, as this one has."""
     script = "import test_witness; print(end=test_witness.every_refusal())"

@@ -50,29 +50,35 @@ def constant(node: g.Node) -> Fraction | None:
 
 
 def linear(node: g.Node) -> Exponent:
-    """The node taken apart into a linear combination."""
-    known: dict[g.Node, Exponent] = {}
-    for part in g.topological((node,)):  # each once: shared terms do not double the work
-        known[part] = _combination(part, known)
-    return known[node]
+    """The node taken apart into a linear combination, in the order of the text."""
+    order = g.topological((node,))
+    weights: dict[g.Node, Fraction] = {node: Fraction(1)}
+    for part in reversed(order):  # each once, its users before it: what is shared is not repeated
+        terms, weight = _terms(part), weights.get(part)
+        if terms and weight is not None:
+            del weights[part]
+            for term, factor in terms:
+                weights[term] = weights.get(term, Fraction(0)) + weight * factor
+    return {part: c for part in order if (c := weights.get(part))}
 
 
-def _combination(node: g.Node, known: Mapping[g.Node, Exponent]) -> Exponent:
+def _terms(node: g.Node) -> tuple[tuple[g.Node, Fraction | int], ...]:
+    """What it is a linear combination of; () if it is one of nothing but itself."""
     match node:
         case g.Map(op="add", args=(a, b)):
-            return plus(known[a], known[b])
+            return (a, 1), (b, 1)
         case g.Map(op="sub", args=(a, b)):
-            return plus(known[a], known[b], -1)
+            return (a, 1), (b, -1)
         case g.Map(op="neg", args=(a,)):
-            return scaled(known[a], -1)
+            return ((a, -1),)
         case g.Map(op="mul", args=(a, b)) if (c := constant(a)) is not None:
-            return scaled(known[b], c)
+            return ((b, c),)
         case g.Map(op="mul", args=(a, b)) if (c := constant(b)) is not None:
-            return scaled(known[a], c)
+            return ((a, c),)
         case g.Map(op="div", args=(a, b)) if (c := constant(b)) is not None and c:
-            return scaled(known[a], 1 / c)
+            return ((a, 1 / c),)
         case _:
-            return {node: Fraction(1)}
+            return ()
 
 
 def spelled(exponent: Exponent, loc: Loc) -> g.Node:

@@ -141,7 +141,7 @@ inline int on_gpu_side_by_side(const Text& text, const Variant& variant, const s
     const Code* code = nullptr;
     int status = check_strips(text, n_outer, n_cols, n_inner);
     if (!status) status = check_constants(text, variant, constants, scalars);
-    if (status || n_outer == 0) return status;
+    if (status || n_outer == 0 || n_inner == 0) return status;
     status = check_strip_arrays(text, variant, given, n_outer, n_cols, n_inner);
     if (!status) status = code_here(text, codes, &code);
     if (status) return status;

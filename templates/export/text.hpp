@@ -228,7 +228,7 @@ inline int check_arrays(const Text& text, const Variant& variant, const Given* g
 
 inline int check_strips(const Text& text, int64_t n_outer, int64_t n_cols, int64_t n_inner)
 {
-    if (n_outer < 0 || n_inner < 1 || n_outer > INT64_MAX / n_inner)
+    if (n_outer < 0 || n_inner < 0 || (n_inner > 0 && n_outer > INT64_MAX / n_inner))
         return fail(kBadShape, "%s: %lld times %lld rows side by side; that is no number of rows", text.name,
                     static_cast<long long>(n_outer), static_cast<long long>(n_inner));
     return check_sizes(text, n_outer * n_inner, n_cols);

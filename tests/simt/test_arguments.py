@@ -13,6 +13,7 @@ from simt.testing import iota, kernel
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
 
+@pytest.mark.long
 def test_every_kind_of_scalar_parameter() -> None:
     parameters = """const float* __restrict__ nothing,  // a comment with ) and ,
         long long int a, unsigned b, int64_t c, /* int d, */ short s, bool flag,

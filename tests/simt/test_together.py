@@ -149,6 +149,7 @@ def test_mutants(old: str, new: str, pattern: str) -> None:
         launch_often(ALL_WAIT.replace(old, new), together=True)
 
 
+@pytest.mark.long
 def test_an_endless_wait_over_several_places_is_found() -> None:
     body = "for (;;) { if (acquire(flags) == 7) break; if (acquire(flags + 1) == 7) break; }"
     with pytest.raises(SimtError, match="endless wait: 128 threads"):

@@ -8,17 +8,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fusegen.backend.cuda.emit.views import SweepView
-from fusegen.backend.cuda.schedule.kept_values import take_long
+from fusegen.backend.cuda.schedule.kept_values import made_again
 from fusegen.backend.emit.lines import Line
-from fusegen.ir.expr import Var
 from fusegen.ir.kernel import Sweep
-from fusegen.ir.kernel_walk import used_in
 
 
 def made_once(view: SweepView, sweep: Sweep, real: str) -> SweepView:
     """The sweep whose later loops over a chunk's items read what an earlier one made."""
-    found = _long(sweep)
-    made = {ln.declares for ln in view.fold_lines} & found
+    made = {ln.declares for ln in view.fold_lines} & made_again(sweep)
     lifts, read = [], set[str]()
     for lift in view.lifts:
         lines, kept = _reading(lift.lines, made)
@@ -29,16 +26,6 @@ def made_once(view: SweepView, sweep: Sweep, real: str) -> SweepView:
     arrays = (Line(f"{real} {_array(n)}[kCount];", declares=_array(n)) for n in sorted(read))
     return replace(view, fold_lines=tuple(_writing(view.fold_lines, read)), lifts=tuple(lifts),
                    fold_divisors=(*view.fold_divisors, *arrays))
-
-
-def _long(sweep: Sweep) -> frozenset[str]:
-    """Lets that take long, with all that they are made of."""
-    found = []
-    for let in sweep.lets:
-        lets = used_in(sweep, [Var(let.name, let.expr.kind, varying=True)])[1]
-        if let.expr.kind == "float" and take_long(lets):
-            found.append(let.name)
-    return frozenset(found)
 
 
 def _reading(

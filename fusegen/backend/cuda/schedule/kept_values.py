@@ -11,7 +11,7 @@ from fusegen.backend.cuda.schedule.cuda import MAX_ITEMS, CudaSchedule
 from fusegen.backend.cuda.schedule.homes import Band, Registers
 from fusegen.backend.cuda.schedule.operations import of_value
 from fusegen.backend.emit.terms import expressions, over_value, same_items
-from fusegen.ir.expr import Var
+from fusegen.ir.expr import Var, variables
 from fusegen.ir.kernel import FromMemory, Kernel, Let, Program, Sweep
 from fusegen.ir.kernel_walk import used_in
 
@@ -52,6 +52,26 @@ def kept_value(kernel: Kernel) -> KeptValue | None:
         if not any(used & {*loads} for used in rest):
             return KeptValue(tuple(lets), loads, sweeps, heavy)
     return None
+
+
+@lru_cache(maxsize=256)
+def made_again(sweep: Sweep) -> frozenset[str]:
+    """Values that take long and that a chunk's later loops want of its items once more: sums about
+    pivots, of what the first loop has made to find these."""
+    monoid = sweep.monoid
+    first = used_in(sweep, [*(f.lift for f in monoid.folded), *(b.lift for b in monoid.best)])[0]
+    wanted = {n for r in monoid.relatives for n in variables(r.atom)}
+    wanted |= {n for m in monoid.moving for n in variables(m.lift)}
+    found = set[str]()
+    for let in reversed(sweep.lets):
+        if let.name not in wanted:
+            continue
+        made = used_in(sweep, [Var(let.name, let.expr.kind, varying=True)])[1]
+        if let.name in first and let.expr.kind == "float" and take_long(made):
+            found.add(let.name)  # and what it is made of is not wanted for it
+        else:
+            wanted |= set(variables(let.expr))
+    return frozenset(found)
 
 
 def take_long(lets: Iterable[Let]) -> bool:

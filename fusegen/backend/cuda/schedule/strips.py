@@ -18,6 +18,7 @@ from fusegen.backend.cuda.schedule.cuda import (
 )
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, Strips
 from fusegen.backend.cuda.schedule.homes import Tiers
+from fusegen.backend.cuda.schedule.kept_values import made_again
 from fusegen.backend.cuda.schedule.launch import widest_vector
 from fusegen.backend.cuda.schedule.levels import Block, Cluster, Grid, Strip, Thread, tree
 from fusegen.backend.cuda.schedule.on_chip import kept_params
@@ -262,6 +263,8 @@ class _StripMenu:
         packed = max(sum(size for size in sizes if size != loads) for sizes in stored)
         items = one.vectors * self.width * (max(loads, 4 * word) + packed)
         items += one.tiers.held * sum(self.kept)
+        # Of a row's items of a chunk, what its first loop makes for later ones.
+        items += one.vectors * 4 * word * max(len(made_again(s)) for s in self.program.sweeps)
         # All that a thread holds is folded at once, and unpacked beside it.
         unpacked = _UNPACKED if one.tiers.held > _FEW and loads < 4 else 0
         refills = one.split and one.home.keeps
