@@ -53,6 +53,7 @@ def alone(found, x, n_cols):
     return [np.concatenate(each) for each in zip(*parts, strict=True)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", LEVELS)
 def test_values_of_rows(target):
     found = executable(of_rows, target=CPU_TARGETS[target])
@@ -82,6 +83,7 @@ def plain(x, *, k):
     return fg.topk(x, k)
 
 
+@pytest.mark.long
 def test_lists_alone_have_the_same_bits_one_by_one_and_abreast():
     found = executable(plain, constants=(("k", 5),))
     x = hard(37, 90)
@@ -91,6 +93,7 @@ def test_lists_alone_have_the_same_bits_one_by_one_and_abreast():
         np.testing.assert_array_equal(among, want)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("target", "k", "dtype"), [
     (LEVELS[0], 1, dt.FLOAT32), (LEVELS[0], 3, dt.BFLOAT16), (LEVELS[-1], 2, dt.FLOAT32),
     (LEVELS[len(LEVELS) // 2], 8, dt.FLOAT16), (LEVELS[0], 13, dt.FLOAT32),

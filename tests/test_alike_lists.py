@@ -84,6 +84,7 @@ def collected(case: Case) -> list[CudaSchedule]:
     return [*found.values()]
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("n_cols", [640, 1733])
 @pytest.mark.parametrize("name", [*TEXTS])

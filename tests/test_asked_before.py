@@ -36,6 +36,7 @@ def asked(work: Work, schedule: Any) -> set[str]:
             if asks_before(p := kernel.param(name), sweep, kernel, schedule)}
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n_cols", "aligned"), [(96, True), (515, False), (1000, True)])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -54,6 +54,7 @@ def right(case: Case, results: Any) -> None:
         np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
 @pytest.mark.parametrize(("n_cols", "shift"), [
     (1, 0), (7, 1), (33, 0), (70, 3), (300, 0), (1027, 1), (9001, 0)])

@@ -139,6 +139,7 @@ def test_what_is_shifted_is_kept() -> None:
     assert {one.caching for one in found} == {"kept"}
 
 
+@pytest.mark.long
 def test_sizes_that_stand_for_others_say_nothing() -> None:
     """A choice for any number of rows, and those of exported libraries."""
     long = case_of(greatest, n_cols=40_000_000)
@@ -191,6 +192,7 @@ LISTED = [  # pipelines, types, what is asked of schedules
 ]
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("pipeline", "constants", "dtype", "asked"), LISTED)
 def test_results_are_the_same(pipeline: Any, constants: Any, dtype: str, asked: Any) -> None:

@@ -86,6 +86,7 @@ def test_what_looks_otherwise_is_looked_at(gpu, looks):
         assert len(looks) == before + 1
 
 
+@pytest.mark.long
 def test_constants_axes_and_names_are_told_apart(gpu, looks):
     p, x = fresh("topk"), rows(6, 9)
     for call in ({"k": 2}, {"k": 3}, {"k": 3, "axis": 0}):
@@ -327,6 +328,7 @@ class Other:
         self.__cuda_array_interface__ = self._array.__cuda_array_interface__
 
 
+@pytest.mark.long
 def test_nothing_is_unloaded_while_a_stream_is_captured(gpu, monkeypatch):
     """The garbage collector may run at any time."""
     loaded, x = weakref.WeakSet(), array(rows(5, 120))

@@ -90,6 +90,7 @@ def test_rows_begin_short_and_end_ill_conditioned():
     assert np.all(far.row["x"] > 9e5)
 
 
+@pytest.mark.long
 def test_a_check_takes_well_under_a_second():
     fg.check(L["softmax"])  # sympy and mpmath are loaded
     start = time.process_time()
@@ -174,6 +175,7 @@ def test_no_false_alarm(name, seed):
     fg.check(fg.pipeline(text), seed=seed)
 
 
+@pytest.mark.long
 def test_no_false_alarm_where_weights_cancel():
     for seed in range(2):
         fg.check(fg.pipeline(CANCELLING), seed=seed)

@@ -274,6 +274,7 @@ def test_archives_that_unpack_to_more_than_memory_are_not_unpacked(fusegen, tmp_
     assert "unpacks to would take" in err
 
 
+@pytest.mark.long
 def test_an_ascii_terminal_shows_what_it_can():
     done = subprocess.run([sys.executable, "-m", "fusegen", "explain", "softmax"], timeout=300,
                           env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True,

@@ -26,6 +26,7 @@ def of_ways(found: list[CudaSchedule], *ways: str) -> list[CudaSchedule]:
     return list(kinds.values())
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "k", "dtype", "shift"), [
     (595, 166, "bfloat16", 1),  # keys of all items are made

@@ -303,6 +303,7 @@ def test_an_exception_at_any_moment_of_a_first_call(tmp_path):
     assert left > 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hanging", [lambda x: pipeline()(x), lambda x: pipeline().compile(x)])
 def test_a_thread_that_waits_for_a_compiler_holds_up_no_other_pipeline(fake, monkeypatch, hanging):
     usual = pipeline()

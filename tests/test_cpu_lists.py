@@ -59,6 +59,7 @@ def check(found, x, k, **options):
     np.testing.assert_array_equal(np.signbit(values)[signs], np.signbit(want_values)[signs])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [1, 5, 8, 9, 30, 64, 1024])
 def test_lists_of_every_length(k):
     found = executable(topk, constants=(("k", k),))
@@ -191,6 +192,7 @@ def test_what_is_computed_of_a_list(k, chunk):
     np.testing.assert_array_equal(got[2], columns * 3 + 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [5, 700])
 def test_lists_of_pieces_become_one(k):
     n_cols = 2 * PIECE_COLUMNS + 7

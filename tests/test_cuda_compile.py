@@ -57,6 +57,7 @@ def heavy(x, y):
             fg.argmax(x), fg.argmin(x), fg.argmin(y))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("n_cols", [300, 511, 1000, 2048])
 def test_lanes_have_registers_for_several_arrays(n_cols: int, dtype: str) -> None:

@@ -53,6 +53,7 @@ def normal(n_rows: int, n_cols: int, dtype: str) -> np.ndarray:
     return rng.standard_normal((n_rows, n_cols)).astype(dtype_of(dtype).numpy)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "k", "dtype"), pairwise(
     [8, 16, 64, 144, 256, 288, 512], [1, 3, 8, 16, 64], ["bfloat16", "float32"]))

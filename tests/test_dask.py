@@ -49,6 +49,7 @@ def computed(found):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PIPELINES)
 def test_any_chunks(name):
     """Uneven and empty ones, other ones for every input, ties across them, trees of many shapes."""
@@ -93,6 +94,7 @@ def test_any_axes(axis):
             assert lazy.shape == whole.shape
 
 
+@pytest.mark.long
 def test_inputs_broadcast():
     """As NumPy's do, whatever axes are reduced; one value per column, and per row."""
     rng = np.random.default_rng(6)

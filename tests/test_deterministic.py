@@ -46,6 +46,7 @@ def bits(got: tuple[np.ndarray, ...]) -> list[bytes]:
 # ---- the choice ----
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [*NAMES, "topk", "argmax", "cross_entropy"])
 def test_the_choice_is_one_for_any_number_of_rows(name: str, dtype: str) -> None:

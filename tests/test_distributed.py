@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("world", "case"), PARTS,
                          ids=[f"{w.name}: {case}" for w, case in PARTS])
 def test_ranks(world: Any, case: str, folder: Path) -> None:

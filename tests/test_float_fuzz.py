@@ -34,6 +34,7 @@ def test_what_is_merged_is_never_worse_in_floats_than_the_text_may_be(found):
     assert found["worst_accepted"]["max"] <= 1
 
 
+@pytest.mark.long
 def test_little_of_what_can_be_merged_is_refused(found):
     assert found["missed_share"] < 0.35, table(found)  # of few; benchmarks/float_fuzz.md has many
     assert found["sums"].get("caught", 0) <= 1

@@ -50,6 +50,7 @@ def test_nothing_false_is_accepted(campaign):
     assert sum(o.compared for o in campaign.outcomes) > 5 * SEEDS
 
 
+@pytest.mark.long
 def test_derive_never_raises(campaign):
     assert [o for o in campaign.outcomes if o.failure] == []
 

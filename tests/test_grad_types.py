@@ -49,6 +49,7 @@ def arrays(types, n_rows=33, n_cols=17):
     return cotangent.to(kept), *(a.to(t) for a, t in zip(given, (*rest, kept), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", TYPES, ids=str)
 @pytest.mark.parametrize("wrt", ["x", "weight", "bias", "slope"])
 def test_every_mix_against_torch(wrt, first):

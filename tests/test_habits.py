@@ -355,6 +355,7 @@ def test_what_is_compiled_is_compiled_again_where_it_is_unpickled():
     assert copy.deepcopy(made)(X).values.shape == (7, 3)
 
 
+@pytest.mark.long
 def test_a_pool_maps_pipelines():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         (found,) = pool.map(lib.logsumexp, [X])

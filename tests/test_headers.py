@@ -144,6 +144,7 @@ def test_both_forms_are_the_same_program(name: str) -> None:
     assert first == second != ()
 
 
+@pytest.mark.long
 def test_the_command_says_where_headers_are() -> None:
     done = subprocess.run([sys.executable, "-m", "fusegen", "source", "--include-dir"],
                           capture_output=True, text=True, check=True)

@@ -72,6 +72,7 @@ def test_what_the_launcher_queues_is_the_text(name: str, n_cols: int, rows: int)
             assert_close(got, case.reference(), 3e-6)
 
 
+@pytest.mark.long
 @emulates
 @pytest.mark.usefixtures("launched")
 @pytest.mark.parametrize("name", ["softmax", "logsumexp"])

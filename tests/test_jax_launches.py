@@ -58,6 +58,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_programs_for_gpus(machine, name):
     pipeline, named, arrays = CASES[name]

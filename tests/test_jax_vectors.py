@@ -106,6 +106,7 @@ def test_derivatives_of_derivatives(name: str, wide: None) -> None:
     close(mine, wanted, 1e-8, 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", vp.NAMES)
 def test_vmap(name: str, wide: None) -> None:
     """Of the rows' arrays, the columns', the last, all of them; and the gradients of each."""

@@ -107,6 +107,7 @@ def kernel_of(work: Work, one: CudaSchedule) -> str:
     return re.sub(r"//.*", "", cuda_source(work.program, one).text().split("below: the kernel")[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("n_cols", [37, 300, 1000, 4096, 4099])
 @pytest.mark.parametrize("name", ORACLES)

@@ -95,6 +95,7 @@ def said_by(code: str, **env: str) -> list[int]:
 needs_two = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor")
 
 
+@pytest.mark.long
 @needs_two
 def test_limits_of_blas_hold():
     openblas = "import numpy; from fusegen.backend.host import limits; " \
@@ -106,6 +107,7 @@ def test_limits_of_blas_hold():
     assert said_by(openblas, OPENBLAS_NUM_THREADS="1")[1] == 1
 
 
+@pytest.mark.long
 @needs_two
 def test_limits_of_torch_hold():
     pytest.importorskip("torch", reason="torch is not installed")
@@ -113,6 +115,7 @@ def test_limits_of_torch_hold():
                    "torch.set_num_threads(1); print(n())") == [2, 1]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinities")
 def test_the_helper_asks_again_when_something_changed(monkeypatch, compiled_helper):
     """Whatever `team` depends on; and only then, for it takes as long as a small call."""
@@ -158,6 +161,7 @@ def test_the_helper_asks_again_when_something_changed(monkeypatch, compiled_help
 # ---- the pool ----
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 @pytest.mark.parametrize("checks", [(), ("-fsanitize=thread",), ("-fsanitize=address,undefined",)],
                          ids=["plain", "races", "memory"])

@@ -135,6 +135,7 @@ def test_the_command_lists_cells_and_refuses_unknown_ones(
     assert "softmox" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_command_saves_every_cell_and_draws(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_both_are_right(name: str, k: int) -> None:
         np.testing.assert_allclose(written, WRITTEN[name][1](wide, k), rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 @pytest.mark.parametrize("name", WRITTEN)
 def test_both_compile_for_gpus(name: str) -> None:

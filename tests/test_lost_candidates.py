@@ -72,6 +72,7 @@ def towards_the_last(x: Any, *rows: int) -> Any:
     return x
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [nearest, most_alike])
 def test_all_rows_lose_candidates(text: Any, ends: dict[str, Any]) -> None:
     x = towards_the_last(drawn(5, 16), *range(5))
@@ -82,6 +83,7 @@ def test_all_rows_lose_candidates(text: Any, ends: dict[str, Any]) -> None:
     assert (ends["after"][:, COUNT] <= ROOM).all()  # so that none is scored in full
 
 
+@pytest.mark.long
 def test_one_row_of_one_batch_does(ends: dict[str, Any]) -> None:
     """What others have is neither found twice nor dropped."""
     x = towards_the_last(drawn(3, 4, 16), 6)
@@ -101,6 +103,7 @@ def test_one_row_of_the_second_tile_does(ends: dict[str, Any]) -> None:
     assert 3 <= ends["after"][258, COUNT] <= ROOM
 
 
+@pytest.mark.long
 def test_columns_of_which_nothing_is_known(ends: dict[str, Any]) -> None:
     """They are candidates of all rows, at any bound; one row of NaN is scored in full."""
     x, y = towards_the_last(drawn(4, 16), 1, 2), sorted_columns()
@@ -110,6 +113,7 @@ def test_columns_of_which_nothing_is_known(ends: dict[str, Any]) -> None:
     np.testing.assert_array_equal(ends["after"][[0, 3]], ends["before"][[0, 3]])
 
 
+@pytest.mark.long
 def test_rows_that_lose_candidates_again(ends: dict[str, Any]) -> None:
     """More columns are equal than there is room for: the first ones are the best."""
     y = sorted_columns()

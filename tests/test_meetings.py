@@ -61,6 +61,7 @@ def met(found: Ranks, p: fg.Pipeline, parts: list[list[fg.States]]) -> None:
             assert all(other.tobytes() == first.tobytes() for other in others)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("name", "ranks", "finish", "staged"), [
     *((n, r, True, True) for n, r in zip(TEXTS, itertools.cycle([2, 3, 5]), strict=False)),

@@ -45,6 +45,7 @@ def agrees(text: Any, *arrays: Any, multiprocessors: int = 2, **constants: Any) 
     close(found, text.reference(*arrays, **constants), TOLERANCE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "rows"), [
     ("bias", 21), ("bias", 5), ("causal", 21), ("linear_cross_entropy", 5), ("attended", 21),
     ("head", 21), ("head", 5), ("ragged", 5), ("ragged", 21), ("sink", 5), ("exactly", 21)])

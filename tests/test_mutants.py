@@ -571,6 +571,7 @@ def _last_sum(pipeline: fg.Pipeline) -> str:
     return [e.name for e in pipeline.derivation() if isinstance(e, Dependent)][-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operator", ["normaliser", "entropy", "var_mean", "squares", "covariance"])
 def test_the_pointwise_identity_is_not_proved_for_any_broken_factor(operator):
     pipeline = OPERATORS[operator]

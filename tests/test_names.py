@@ -147,6 +147,7 @@ def test_lists_of_slices(name: str, check: Callable[..., None]) -> None:
     check(work.scheduled(found[0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*ACCEPTED, *_OWN])
 def test_states_of_every_kind(name: str, check: Callable[..., None]) -> None:
     for target in ("sm_90", "x86-64-v3"):
@@ -204,6 +205,7 @@ def test_elements_made_of_vectors(name: str, check: Callable[..., None]) -> None
         _check_vectors(_renamed(work), check)
 
 
+@pytest.mark.long
 def test_rows_that_go_by(check: Callable[..., None]) -> None:
     """However they do: a text whose states are many has most ways to."""
     work = short_rows.case_of("statistics", 8, 6806, "bfloat16").work(n_rows=2500, aligned=False)
@@ -315,6 +317,7 @@ def _neighbours(n_rows: int, n_cols: int) -> Case:
     return Case(neighbours, inputs, n_rows, n_cols)
 
 
+@pytest.mark.long
 def test_names_that_resemble_derived_ones_stay_apart_on_the_cpu() -> None:
     case = _neighbours(7, 301)
     got, want = neighbours(**case.inputs), neighbours.reference(**case.inputs)
@@ -432,6 +435,7 @@ def test_any_names_compile(name: str) -> None:
         nvrtc.check_names(source, getattr(schedule, "arch", "sm_90"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["softmax_topk", "neighbours", "neighbours_of_vectors"])
 def test_any_names_compile_on_the_cpu(name: str) -> None:
     p = {"neighbours": neighbours, "neighbours_of_vectors": neighbours_of_vectors}.get(

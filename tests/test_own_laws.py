@@ -199,6 +199,7 @@ def test_a_refuted_law_cannot_be_assumed():
         fg.check(monoid)
 
 
+@pytest.mark.long
 def test_what_is_not_known_to_commute_keeps_its_order():
     derivation = fg.check(own.recurrence).derivation
     (entry,) = derivation.entries

@@ -221,6 +221,7 @@ def test_sums_may_follow_its_result():
 # ---- CUDA ----
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("n_cols", LENGTHS)
 def test_cuda_any_length_and_alignment(n_cols):

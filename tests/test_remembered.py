@@ -529,6 +529,7 @@ def test_large_results_of_torchs_allocator_lie_in_large_pages(monkeypatch, compi
     assert "hg" in flags.split()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shown", [True, False])
 def test_torch_sees_what_it_has_to(served_by, shown, compiled_helper):
     """Whether the helper reads the keys of torch's dispatcher or calls what watches them."""
@@ -680,6 +681,7 @@ def test_a_forked_child_calls_as_its_parent_does(monkeypatch, shape):
     same(p(x), want)
 
 
+@pytest.mark.long
 @LIBRARIES
 def test_calls_leave_nothing_behind(there):
     p, two = fresh(), fresh("topk")

@@ -218,6 +218,7 @@ def test_rows_of_16_bits_keep_what_another_row_value_needs():
         assert found == pytest.approx(want, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.long
 @NEEDS_COMPILER
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_code_is_as_accurate_as_the_text(name):

@@ -142,6 +142,7 @@ def rows_of(n_cols: int, dtype: str) -> np.ndarray:
     return x.astype(dtype_of(dtype).numpy)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("n_cols", [37, 2100])

@@ -33,6 +33,7 @@ def test_a_cell_is_measured_on_processors() -> None:
         assert min(found["floor_us"], found["share"], found["peers"]["torch"]) > 0
 
 
+@pytest.mark.long
 def test_plain_loops_move_all_bytes_but_the_last_few() -> None:
     from scans.hosts import _mover
 

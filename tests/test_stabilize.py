@@ -331,6 +331,7 @@ def test_rewritten_text_is_proved_and_costs_no_sweep(name):
     assert fg.stabilize(stable) is stable, "the safe text needs nothing"
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(sorted(NAIVE)), seed=st.integers(0, 2**31), n_cols=st.integers(4, 60))
 def test_safe_text_equals_the_naive_one(name, seed, n_cols):
@@ -570,6 +571,7 @@ def test_text_that_needs_what_comes_later_in_the_file():
     np.testing.assert_allclose(early(np.full((2, 4), 300, "float32")), 300 + np.log(4))
 
 
+@pytest.mark.long
 def test_accepted_cancellation_is_kept():
     @fg.stabilize
     @fg.pipeline(allow_cancellation=True)

@@ -67,6 +67,7 @@ def test_gradients_of_weights_by_their_stages():
     np.testing.assert_allclose(np.concatenate(found), (g * y).sum(0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_special_values_are_those_of_a_call():
     inf, nan = np.inf, np.nan
     x = np.array([[1, inf, 3, 4], [-inf] * 4, [nan, 1, 2, 3], [-inf, 1, -inf, 2],

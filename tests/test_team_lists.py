@@ -73,6 +73,7 @@ def test_keys_that_fall_and_rise_are_straightened() -> None:
             np.testing.assert_array_equal(keys, -np.sort(-rows[first : first + 1024].astype(int)))
 
 
+@pytest.mark.long
 @emulated
 def test_lists_of_lanes_become_one() -> None:
     """Of zeros and ones, and of keys that all differ: each lane has its part of the list, and all

@@ -14,6 +14,7 @@ import fusegen as fg
 pytestmark = EMULATED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_in_one_sweep(name: str) -> None:
     text, arrays, constants = CASES[name]

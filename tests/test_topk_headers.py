@@ -150,6 +150,7 @@ CASES = [
 """Key type, team, and groups of items that set the first threshold."""
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("name", "team", "groups"), CASES)
 def test_lists_are_exact(name: str, team: str, groups: int) -> None:

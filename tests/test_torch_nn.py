@@ -91,6 +91,7 @@ def test_errors_are_torchs(case):
 SHAPES = {"one": (11,), "rows": (6, 11), "pixels": (3, 11, 4, 2), "none": (0, 11)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_cross_entropy_is_torchs(shape, reduction):

@@ -335,6 +335,7 @@ def test_explain_says_what_is_part_of_the_kernel() -> None:
 # ---- calls ----
 
 
+@pytest.mark.long
 @needs_compiler
 def test_calls_with_other_values_are_remembered(served_by: str, looks: list[Any]) -> None:
     """A new value is no new kind of call; questions and zeros are."""
@@ -398,6 +399,7 @@ def weighted_spread(x, *, t=1.0):
     return fg.sum(weight * (x - nu) ** 2) / fg.sum(weight)
 
 
+@pytest.mark.long
 @emulated
 def test_every_level_of_pivots_has_them() -> None:
     x = (np.random.default_rng(3).standard_normal((3, 300)) * 3).astype(np.float32)

@@ -76,6 +76,7 @@ def test_one_sweep_stores_no_element(case: cases.Case) -> None:
     assert plan.reads_per_element == read
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "constants"), cases.ENTRIES, ids=str)
 def test_laws_hold(name: str, constants: dict[str, Any]) -> None:
     assert "refuted" not in str(fg.check(L.OVER_VECTORS[name], **constants))

@@ -67,6 +67,7 @@ def test_items_in_any_order(text: Any, seed: int) -> None:
           multiprocessors=3)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("batches", [1, 5])
 def test_batches_that_go_together(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ def check(h: Any, w: Any, k: int, **more: Any) -> None:
         values.dtype).astype("f8"))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "m", "k"), [
     (3, 5, 5), (5, 1000, 7), (67, 700, 7), (2, 4500, 64), (130, 520, 100)])

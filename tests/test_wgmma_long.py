@@ -55,6 +55,7 @@ def check(text: Any, *arrays: Any, **more: Any) -> None:
     close(emulate(text, *arrays, form="online", **more), text.reference(*wide))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "m", "d", "dtype"), [
     (1, 1, 264, "bfloat16"), (5, 300, 264, "float16"), (64, 128, 320, "bfloat16"),
@@ -143,6 +144,7 @@ def test_the_last_items_end_together() -> None:
     assert long_splits(1, 0, 132) == long_splits(0, 0, 132) == 1
 
 
+@pytest.mark.long
 @compiled
 @pytest.mark.parametrize("rows", [1, 4096])
 @pytest.mark.parametrize("text", [cross_entropy, statistics], ids=lambda p: p.name)

@@ -95,6 +95,7 @@ def _work(case: Case, load: str, home: str) -> Work:
     return work.scheduled(schedule)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("load", ["peeled", "shifted"])
 @pytest.mark.parametrize("home", HOMES)

@@ -28,6 +28,7 @@ def test_every_kind_of_scalar_parameter() -> None:
     assert y.tolist() == [-(2**40), 2**32 - 1, 5, -6, 0.5, 0.1, 9, 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("args", "error"),
     [
