@@ -115,6 +115,7 @@ def test_lists_of_softmax(target, k, dtype):
         np.testing.assert_allclose(values.astype("f8"), want, rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.long
 def test_sums_are_no_farther_off_than_those_of_folded_lanes():
     """One after the other, 256 equal numbers are off by the roundings of as many sums."""
     x = np.concatenate([np.full((20, COLUMNS), 1e8), 1e4 + np.random.default_rng(0).normal(

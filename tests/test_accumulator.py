@@ -31,6 +31,7 @@ def of(p: fg.Pipeline, parts: list[tuple[int, np.ndarray]], at: bool = True) -> 
     return total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["logsumexp", "softmax_topk", "argmax", "var_mean", "norm2"])
 def test_blocks_of_any_size(name):
     """Columns number themselves; out of order they are said."""
@@ -62,6 +63,7 @@ def test_as_a_combiner():
         near(total.finish(), p.reference(x))
 
 
+@pytest.mark.long
 def test_what_has_an_order_keeps_it():
     x = np.random.default_rng(0).normal(0, 1, (2, 300)).astype("f4")
     parts = blocks(x, [*range(0, 301, 2)])
@@ -75,6 +77,7 @@ def test_what_has_an_order_keeps_it():
     near(again.finish(), (x[:, 2], x[:, -1]))
 
 
+@pytest.mark.long
 def test_few_states_are_held_and_sums_stay_sharp():
     p = L["var_mean"]
     x = np.random.default_rng(0).normal(1000, 1, (1, 4000)).astype("f4")

@@ -164,6 +164,7 @@ _FACE = ("__init__.py", "lang/advice.py")
 _BACKENDS = re.compile(r"(?<![a-z])(cuda|cpu)(?![a-z])|Cuda|Cpu", re.IGNORECASE)
 
 
+@pytest.mark.long
 def test_tests_need_what_is_declared():
     """A library that only some machines have is imported inside a test, by `importorskip`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -275,6 +276,7 @@ def _python(code, **env):
     return run.stdout, run.stderr
 
 
+@pytest.mark.long
 def test_import_is_light():
     code = "import sys; print(*(m for m in sys.modules if '.' not in m)); import fusegen; " \
            "print(*(m for m in sys.modules if '.' not in m))"

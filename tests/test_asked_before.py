@@ -88,6 +88,7 @@ def test_bands_ask_once(name: str) -> None:
     assert {s.lanes for s in bands if s.items * len(every) <= 32}
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("rows", [1, 37, 131])

@@ -151,6 +151,7 @@ def test_rows_apart(strides: tuple[int, ...], shift: int) -> None:
         assert (found.base == FILL).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_cols", [2, 35, 128, 511])
 def test_short_rows_off_alignment_come_in_bands(n_cols: int) -> None:
     case = library_case("softmax", 100_000, n_cols)

@@ -70,6 +70,7 @@ def statistics(x):  # type: ignore[no-untyped-def]
     return fg.argmax(x), fg.argmin(x), total - fg.sum(fg.exp(x - total) * x), fg.var(x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("n_cols", "shift"), [(300, 0), (1027, 1), (2600, 0)])
 def test_every_schedule(n_cols: int, shift: int, dtype: str) -> None:

@@ -56,6 +56,7 @@ def in_slices(found: list[CudaSchedule], n: int, blocks: int) -> CudaSchedule:
     return one.having(team=Grid(blocks), threads=64, home=Once(), vectors=vectors)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "k", "dtype", "shift", "blocks"), [
     (2605, 33, "float32", 1, 5),  # first entries are some of a list

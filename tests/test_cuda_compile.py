@@ -74,6 +74,7 @@ def test_lanes_have_registers_for_several_arrays(n_cols: int, dtype: str) -> Non
         assert report.spill_bytes <= 64, (schedule.shape, report)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "dtype", "lies"), pairwise(
     ["softmax", "log_softmax", "rms_norm", "layer_norm", "absmax_quantize"],
     ["float32", "float16"], [{}, {"aligned": False}, {"aligned": False, "in_phase": False}]))
@@ -193,6 +194,7 @@ def test_lists_keep_to_registers(k: int, n_rows: int, dtype: str) -> None:
     _within_budget(source, "sm_90", 112 if large else 48)
 
 
+@pytest.mark.long
 def test_split_and_peeled_rows_compile() -> None:
     case = library_case("softmax_topk", 1, 1_000_003)
     many = {"n_rows": 4000}
@@ -209,6 +211,7 @@ def test_gates_and_the_least_compile_within_budget(name: str) -> None:
     _within_budget(source, "sm_90", most_seconds=6.0 if name == "moe_gate" else nvrtc.MOST_SECONDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "n_cols", "k", "dtype"), [
     ("softmax_topk", 6003, 18, "float32"), ("topk", 6003, 300, "float32"),
     ("softmax_topk", 5000, 60, "float32"), ("topk", 4000, 200, "float32"),

@@ -111,6 +111,7 @@ def test_hard_rows(k: int) -> None:
 TYPES = ("float16", "bfloat16", "float64", "int8", "int32", "uint32", "int64")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("k", [5, 300])
 def test_types(dtype: str, k: int) -> None:

@@ -63,6 +63,7 @@ def test_experts(n: int, k: int, dtype: str) -> None:
     check_all(normal(5, n, dtype), min(k, n))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize(("n", "k"), [(288, 5), (288, 16), (1000, 64), (1008, 128)])
@@ -212,6 +213,7 @@ def beside_a_row(x, b: fg.PerRow, *, k):  # type: ignore[no-untyped-def]
     return values * b, columns, fg.argmin(x), fg.exp(x - fg.max(x))
 
 
+@pytest.mark.long
 @compiled
 @pytest.mark.parametrize(("n", "k"), [(24, 3), (32, 8), (77, 18), (40, 20), (97, 64)])
 @pytest.mark.parametrize("pipeline", [library.topk, folded_entries, beside_a_row])

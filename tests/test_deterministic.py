@@ -58,6 +58,7 @@ def test_the_choice_is_one_for_any_number_of_rows(name: str, dtype: str) -> None
             assert len(found) == 1, (arch, n_cols)
 
 
+@pytest.mark.long
 def test_few_long_rows_are_not_left_to_one_block_each() -> None:
     for name in ("logsumexp", "softmax", "topk"):
         for arch in ("sm_80", "sm_90"):

@@ -102,6 +102,7 @@ def agree(name: str, got: Any, want: np.ndarray, tolerance: float) -> None:
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("left_out", LEFT_OUT)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", TEXTS)

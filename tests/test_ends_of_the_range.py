@@ -72,6 +72,7 @@ def chosen(x: Any, m: Any) -> Any:
     return np.exp(s - s.max(1, keepdims=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dtype", "pad"), CELLS)
 def test_pivots_of_what_a_mask_takes(dtype: str, pad: float) -> None:
     x, m = rows(dtype, pad)

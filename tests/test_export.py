@@ -72,6 +72,7 @@ def _hard(n_rows: int, n_cols: int) -> np.ndarray:
 SHAPES = [(1, 5), (300, 7), (40, 1000), (3, 2 * PIECE_COLUMNS + 77), (0, 9)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_c_abi_gives_the_text(best: Path, dtype: str) -> None:
     library, kind = _library(best, "softmax_topk"), dtype_of(dtype).numpy
@@ -186,6 +187,7 @@ def test_any_thread_calls_and_forks_are_survived(best: Path) -> None:
     _run(sys.executable, "-c", _THREADS, best / "lib" / "libfusegen_softmax_topk.so")
 
 
+@pytest.mark.long
 def test_programs_in_c_and_cpp_build_and_run(best: Path, every: Path, tmp_path: Path) -> None:
     """The example, by CMake where it is there, else with pkg-config's options; headers are C's."""
     source, folder = ROOT / "examples" / "exported", tmp_path / "build"
@@ -330,6 +332,7 @@ def test_what_a_library_does_not_have_is_said(
         fg.load(best)(np.zeros((2, 8), np.float32))
 
 
+@pytest.mark.long
 def test_optional_inputs_are_those_of_the_export(tmp_path: Path) -> None:
     fg.library.layer_norm.export(tmp_path, targets=(_here(),), inputs=("weight",))
     p, x, w = fg.load(tmp_path), _hard(1, 9), np.full(9, 2, np.float32)
@@ -340,6 +343,7 @@ def test_optional_inputs_are_those_of_the_export(tmp_path: Path) -> None:
         p(x, w, bias=w)
 
 
+@pytest.mark.long
 def test_a_processor_that_lacks_something_is_told(best: Path, tmp_path: Path) -> None:
     """The same file, of which no level runs."""
     source = (best / "src" / "fusegen_softmax_topk.cpp").read_text()

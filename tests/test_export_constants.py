@@ -58,6 +58,7 @@ def arrays(dtype: Any = np.float32, n: tuple[int, int] = (4, 60)) -> tuple[np.nd
     return x, np.zeros_like(x), np.zeros(len(x), dtype)
 
 
+@pytest.mark.long
 def test_c_computes_what_python_computes(folder: Path) -> None:
     """The very bits; and the same numbers are refused, with the same words."""
     library, p = CLibrary(folder / "lib" / "libfusegen_tempered.so", "tempered"), fg.load(folder)
@@ -165,6 +166,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 def test_kernels_on_gpus_get_the_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ def launched(notes: str) -> dict[str, str]:
     return {"image": image, "symbol": symbol, **dict(zip(rest[::2], rest[1::2], strict=True))}
 
 
+@pytest.mark.long
 def test_calls_get_the_kernel_of_their_rows(exported: Path, driver: Path) -> None:
     x = 1 << 57
     many, odd, few, zero = called(

@@ -91,6 +91,7 @@ def test_the_last_kernel_takes_rows_of_any_kind() -> None:
     assert (last.width, last.blocks) == (1, 1)
 
 
+@pytest.mark.long
 def test_results_whose_elements_overlap_are_refused(file: Path) -> None:
     """Of random strides exactly those where two elements have one address, or are in turn."""
     rng, calls, wanted = np.random.default_rng(0), [], []

@@ -57,6 +57,7 @@ def test_tensors_as_they_lie(best: Path) -> None:
     np.testing.assert_array_equal(columns, fg.library.softmax_topk.reference(whole, k=K)[1])
 
 
+@pytest.mark.long
 def test_every_shape_of_array(every: Path) -> None:
     f, rng = function(every, "string"), np.random.default_rng(1)
     x, w, t = (rng.uniform(0.5, 2, n).astype(np.float32) for n in ((2, 3, 40), 40, (2, 3)))
@@ -111,6 +112,7 @@ def test_tensors_of_gpus_find_their_own(best: Path) -> None:
 # ---- with the package itself ----
 
 
+@pytest.mark.long
 def test_the_package_calls_it(best: Path) -> None:
     tvm_ffi = pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed")
     f = tvm_ffi.load_module(str(best)).softmax_topk
@@ -124,6 +126,7 @@ def test_the_package_calls_it(best: Path) -> None:
         f(*map(tvm_ffi.from_dlpack, (x.astype(np.float64), values, columns)))
 
 
+@pytest.mark.long
 def test_a_program_in_cpp_calls_it(best: Path, tmp_path: Path) -> None:
     """The example, by the package's own C++, run without Python."""
     pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed")

@@ -103,6 +103,7 @@ def test_the_c_abi_gives_the_text(folder: Path, arrays: dict[str, Any]) -> None:
         check(out, oracle(arrays, 0.75))
 
 
+@pytest.mark.long
 def test_few_rows_of_many_columns(folder: Path) -> None:
     """More threads than rows, which share none of them."""
     n = 270_000

@@ -37,6 +37,7 @@ def same(text: Any, *arrays: Any, arch: str = "sm_90", **constants: Any) -> None
     np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("data", "arch"), [
     *((data, "sm_90") for data in DATA), ("usual", "sm_80"), ("equal", "sm_80"),
     ("unusual", "sm_80")])
@@ -44,6 +45,7 @@ def test_nearest(data: str, arch: str) -> None:
     same(nearest, *DATA[data], arch=arch, k=5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("data", "text"), [
     ("usual", most_alike), ("equal", assigned), ("unusual", most_alike), ("unusual", assigned)])
 def test_other_rankings(data: str, text: Any) -> None:
@@ -65,6 +67,7 @@ def least_alike(x: fg.RowVector, y: fg.ColumnVector, *, k=3):
     return fg.topk(fg.dot(x, y), k, largest=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("text", "arch", "data"), pairwise(
     [farthest, by_root, least_alike], ["sm_80", "sm_90"], ["usual", "equal"]))
 def test_rankings_the_other_way_around(text: Any, arch: str, data: str) -> None:
@@ -74,11 +77,13 @@ def test_rankings_the_other_way_around(text: Any, arch: str, data: str) -> None:
 CROWDED = (100 + drawn(2, 16) / 10_000, 100 + drawn(1500, 16) / 10_000)  # all may be the best
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_more_candidates_than_there_is_room_for(arch: str) -> None:
     same(nearest, *CROWDED, arch=arch, k=3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_squares_that_underflow(arch: str) -> None:
     """Errors of rounding are no less than they are where their squares are lost."""
@@ -93,6 +98,7 @@ def test_batches() -> None:
     same(most_alike, drawn(70, 200), drawn(450, 200, seed=1), k=7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("text", "dtype"), [(nearest, "bfloat16"), (most_alike, "float16")])
 def test_vectors_of_16_bits(text: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of few rows whose dots are ranked are not copied."""
@@ -107,6 +113,7 @@ def test_vectors_of_16_bits(text: Any, dtype: str, monkeypatch: pytest.MonkeyPat
     np.testing.assert_array_equal(np.asarray(found[0]), want[0].astype(found[0].dtype))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", ["many", "equal", "unusual"])
 def test_one_round_of_few_columns(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, least in (("LEAST_COLUMNS", 8192), ("SHORT_COLUMNS", 1), ("SHORT_WORK", 0)):

@@ -40,6 +40,7 @@ def test_little_of_what_can_be_merged_is_refused(found):
     assert found["sums"].get("caught", 0) <= 1
 
 
+@pytest.mark.long
 def test_the_figures_are_told(found):
     shown = page(found, FIRST)
     assert f"{SLICE} different random texts" in shown

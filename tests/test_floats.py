@@ -140,6 +140,7 @@ def all_of_them(x, y):
     return tuple(text(x) if alone is None else text(x, y) for text, _, alone, _ in WRONG.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [None, 1])
 def test_results_are_right_where_proofs_over_the_reals_were_not_enough(chunk):
     x = np.array([row for _, row, _, _ in WRONG.values()], np.float32)
@@ -308,6 +309,7 @@ def row_values(x, y):
     )
 
 
+@pytest.mark.long
 def test_facts_hold_at_every_part_of_random_rows():
     p = fg.pipeline(row_values)
     graph = p.work(form="safe", dtype="float32").graph

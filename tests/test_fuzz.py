@@ -55,6 +55,7 @@ def test_derive_never_raises(campaign):
     assert [o for o in campaign.outcomes if o.failure] == []
 
 
+@pytest.mark.long
 def test_most_of_what_can_be_merged_is(campaign):
     assert campaign.missed_share < MOST_MISSED, table(report(campaign))
     mergeable = sum(v.mergeable for v in campaign.verdicts) / len(campaign.verdicts)

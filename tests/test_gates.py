@@ -75,6 +75,7 @@ def test_every_variant_is_numpys(variant, with_bias, backend):
     assert_numpys(backend, *arrays, **VARIANTS[variant])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n_experts", [16, 144, 160, 288, 512, 520, 1096])
 def test_any_number_of_experts(n_experts, backend):
@@ -117,6 +118,7 @@ def test_other_types(backend, dtype):
         assert (gates.dtype, experts.dtype) == (np.dtype(dtype), np.dtype("int32"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["safe", "unfused"])
 def test_other_forms(form):
     x, bias = rows((4, 64), 3), biases(64)
@@ -133,6 +135,7 @@ def test_how_often_rows_are_read():
     assert gate.plan(inputs=("bias",), **DEEPSEEK_V3).sweeps == 2
 
 
+@pytest.mark.long
 def test_what_is_refused():
     x = rows((2, 12))
     with pytest.raises(fg.ArgumentError, match=r"(?s)score is 'tanh'.*'softmax' or 'sigmoid'"):

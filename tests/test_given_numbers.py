@@ -83,6 +83,7 @@ RIGHT: dict[Callable[..., Any], Callable[..., tuple[Any, ...]]] = {
 PLACES = [(0, 1), (1e3, 1), (-1e3, 1), (1e4, 1e-2), (-1e4, 1), (1e30, 1e29), (1e-30, 1e-31)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", RIGHT, ids=lambda text: text.__name__)
 @pytest.mark.parametrize("form", ["auto", "safe"])
 def test_they_stay_where_the_text_has_them(text: Callable[..., Any], form: str) -> None:
@@ -106,6 +107,7 @@ def test_they_stay_where_the_text_has_them(text: Callable[..., Any], form: str) 
             np.testing.assert_allclose(got, want, rtol=3e-4, atol=1e-30, err_msg=f"{offset}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offset", [-3000, -300, -50, 50, 300, 3000])
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_small_differences_of_large_numbers_keep_their_digits(offset: int, power: int) -> None:

@@ -646,6 +646,7 @@ def over(x, *, t):
     return p / fg.sum(p)
 
 
+@pytest.mark.long
 def test_constants_come_to_grad_or_to_the_call() -> None:
     d, x = np.random.default_rng(3).standard_normal((2, 4, 16))
     p = np.exp(x / 2) / np.exp(x / 2).sum(-1, keepdims=True)

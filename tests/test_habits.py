@@ -308,6 +308,7 @@ def near(found, right):
     np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_methods_partials_and_objects_are_pipelines():
     two, five = Scaled(2.0), Scaled(5.0)
     near(two.total(X), 2 * total)

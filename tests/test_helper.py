@@ -70,6 +70,7 @@ print(HELPER.how, HELPER.why)
     assert said.strip() == "built here"
 
 
+@pytest.mark.long
 def test_a_child_forked_while_it_is_made_makes_its_own(tmp_path):
     said = python(CALLS + """
 begun = []

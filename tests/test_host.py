@@ -93,6 +93,7 @@ def test_several_kernels_take_turns_in_a_workspace(form: str) -> None:
         assert_close(case.emulate(form=form, aligned=False), case.reference(), 3e-6)
 
 
+@pytest.mark.long
 @emulates
 @pytest.mark.usefixtures("launched")
 def test_lists_over_several_blocks() -> None:
@@ -132,6 +133,7 @@ def test_what_does_not_hold_is_refused() -> None:
     assert refused(case, n_rows=-1)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not here; g++ compiles the launchers elsewhere")
 @pytest.mark.parametrize(("name", "rows", "cols"), [
     ("softmax_topk", 4000, 25_000), ("layer_norm", 16, 100_000), ("logsumexp", 3, 2_000_003),

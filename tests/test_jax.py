@@ -118,6 +118,7 @@ def test_types(dtype):
     close(found, wanted, 1e-6)
 
 
+@pytest.mark.long
 def test_lengths_of_rows():
     @fg.pipeline
     def masked(x, lengths: fg.PerRow):

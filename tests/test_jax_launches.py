@@ -77,6 +77,7 @@ def test_programs_for_gpus(machine, name):
         machine.gpu.launched.clear()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dtype", "causal"), [("float16", False), ("float32", True)])
 def test_programs_over_vectors(machine, dtype, causal):
     """Tensor maps are written for the addresses of each run; rows' numbers come by their halves."""

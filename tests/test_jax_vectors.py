@@ -77,6 +77,7 @@ def test_under_jit(name: str) -> None:
     assert "callback" not in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", vp.DIFFERENTIABLE)
 def test_derivatives(name: str, wide: None) -> None:
     arrays = given(name)
@@ -97,6 +98,7 @@ def test_derivatives(name: str, wide: None) -> None:
     close(mine, wanted, 1e-9, 1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n for n in vp.DIFFERENTIABLE if n != "nearest"])
 def test_derivatives_of_derivatives(name: str, wide: None) -> None:
     arrays = given(name, 3, 5)
@@ -141,6 +143,7 @@ def test_options() -> None:
     close(head(q, k, padded), library.head_topk(q, k, padded, k=4), 1e-5, 1e-6)
 
 
+@pytest.mark.long
 def test_sixteen_bits() -> None:
     h, w, labels = given("linear_cross_entropy", 40, 99, dtype="float32")
     narrow = h.astype(jnp.bfloat16), w.astype(jnp.bfloat16), labels

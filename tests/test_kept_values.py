@@ -126,6 +126,7 @@ def test_results_are_those_of_doubles(name: str, n_cols: int, dtype: str) -> Non
                                        err_msg=one.describe())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_cols", [300, 4096, 12_000])
 @pytest.mark.parametrize("name", ORACLES)
 def test_it_is_made_once(name: str, n_cols: int) -> None:

@@ -101,6 +101,7 @@ def test_items_that_follow_one_another(d: int, causal: bool) -> None:
     check(ATTENTION, q, k, v, scale=d**-0.5, window=150)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("softcap", [2.0, 30.0])
 def test_tangents_share_a_reciprocal(softcap: float) -> None:
@@ -167,6 +168,7 @@ def entropies(q: Any, k: Any, v: Any, lengths: Any, cap: float | None) -> tuple[
     return p @ v.astype("f8"), -(p * np.log(np.where(p > 0, p, 1))).sum(axis=1), m
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("cap", [None, 5.0])

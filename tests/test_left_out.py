@@ -144,6 +144,7 @@ def test_orders_that_floats_do_not_keep(name: str) -> None:
     np.testing.assert_allclose(*values(*ORDERS[name], rows), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_orders_that_floats_keep_still_share_a_sweep() -> None:
     for text in (lambda x: fg.topk(fg.library.softmax(x), 3),
                  lambda x: fg.max(fg.exp(x - fg.max(x)) / fg.sum(fg.exp(x - fg.max(x)))),

@@ -28,6 +28,7 @@ def agreement(pipeline, args, form="auto", target="cpu", chunk=None, **constants
     return compare(call)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", L)

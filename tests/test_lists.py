@@ -105,6 +105,7 @@ def test_the_least_of_a_softmax_take_one_sweep():
         np.testing.assert_allclose(p, results("reference", least_likely, x)[0], rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["auto", "safe", "unfused"])
 def test_columns_alone(form):
     """Sums that only choose what commutes with them are no part of the result."""

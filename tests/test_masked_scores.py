@@ -33,6 +33,7 @@ def test_biases_of_minus_infinity() -> None:
         agree(one, right, 1e-11, what)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("causal", [False, True])
 def test_sinks(causal: bool) -> None:
     """Gradients beside a sink, of any size; the maximum is proved to cancel there, too."""

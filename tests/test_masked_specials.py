@@ -155,6 +155,7 @@ def agree(found: Any, want: Any, tolerance: float, message: str) -> None:
     np.testing.assert_allclose(found[fine], want[fine], tolerance, tolerance, message)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "length"), [*((n, 8) for n in CASES), ("padding", 1),
                                               ("elements", 1)])
 def test_on_cpus(name: str, length: int) -> None:

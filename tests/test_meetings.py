@@ -108,6 +108,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("what", [*MISTAKES])
 def test_the_emulator_sees_what_would_be_missing(what: str) -> None:

@@ -354,6 +354,7 @@ def mistake(kind, words, line, call):
     assert sum(file.startswith(PACKAGE) for file in files) <= 1, files
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", TEXTS, ids=id_of)
 def test_mistakes_in_texts(case):
     fn, kind, words = case

@@ -55,6 +55,7 @@ def test_texts(name: str, rows: int) -> None:
     agrees(text, *(of_16_bits(a[:rows] if len(a) == 21 else a) for a in arrays), **constants)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rows", "columns", "d", "width"), [
     (1, 1, 7, 3), (40, 70, 300, 300), (4, 70, 512, 200), (70, 130, 128, 24)])
 def test_lengths(rows: int, columns: int, d: int, width: int) -> None:

@@ -32,6 +32,7 @@ def test_constructors_initialise_members_by_functions_of_the_file(path: Path) ->
     assert not re.findall(r"\)\s*:\s*\w+\([^;{]*__\w+\(", text)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not here; NVRTC compiles the library elsewhere")
 @pytest.mark.parametrize("arch", SLICE)
 def test_files_compile_as_they_stand(arch: str, tmp_path: Path) -> None:
@@ -39,6 +40,7 @@ def test_files_compile_as_they_stand(arch: str, tmp_path: Path) -> None:
     _compile_quietly(SLICE[arch].work(arch=arch, n_rows=4000).source, arch, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not here; NVRTC compiles the library elsewhere")
 @pytest.mark.parametrize(("name", "role"), [
     ("many", "fold"), ("places", "merge"), ("ends", "finish")])

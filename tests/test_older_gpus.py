@@ -40,6 +40,7 @@ def test_sources_ask_for_nothing_newer(name: str, dtype: str) -> None:
         assert not NEWER.search(work.source), work.schedule.describe()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n for n in NAMES if "topk" not in n])
 def test_strips_ask_for_nothing_newer(name: str) -> None:
     work = library_case(name, 1, 4096).work(n_rows=4096, arch="sm_75")

@@ -106,6 +106,7 @@ def check(got: tuple[Any, ...], arrays: list[np.ndarray], ks: tuple[int, ...]) -
             np.testing.assert_array_equal(found, want, err_msg=said)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(toolchain.find_compiler() is None, reason="no C++ compiler")
 @pytest.mark.parametrize("lists", LISTS)
 @pytest.mark.parametrize("group", GROUPS)

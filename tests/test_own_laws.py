@@ -209,6 +209,7 @@ def test_what_is_not_known_to_commute_keeps_its_order():
     assert next(iter(fg.check(told).derivation)).ordered
 
 
+@pytest.mark.long
 def test_one_proof_for_two_reductions():
     @fg.pipeline
     def both(x):
@@ -219,6 +220,7 @@ def test_one_proof_for_two_reductions():
     assert both.plan().sweeps == 1
 
 
+@pytest.mark.long
 def test_the_shared_value_of_a_product():
     @fg.pipeline
     def both(x):

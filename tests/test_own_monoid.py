@@ -149,6 +149,7 @@ def test_pieces_merge_in_order():
     np.testing.assert_array_equal(last, [8, 2])
 
 
+@pytest.mark.long
 def test_a_list_and_several_ordered_monoids():
     x, y = whole_rows((4, 300)), whole_rows((4, 300), 1)
     want = own.in_order.reference(x, y)
@@ -177,6 +178,7 @@ def test_what_is_lifted_may_depend_on_another_reduction():
     fg.check(centred)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 def test_row_values_and_counts_may_be_lifted(target):
     """An element that lift ignores, a value per row beside an element, awkward names."""
@@ -235,6 +237,7 @@ def test_cuda_any_length_and_alignment(n_cols):
             assert_close(case.emulate(shift=shift), want, 3e-6)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n_cols", "choices"), [
     (1, {}), (31, {}), (129, {"shift": 3}), (1023, {"chunk": 1}), (2049, {"form": "unfused"}),

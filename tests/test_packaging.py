@@ -120,6 +120,7 @@ def test_a_wheel_for_a_platform_brings_the_helper(wheel: Path, tmp_path: Path) -
 OTHERWISE = {"cupy": "cupy-cuda12x", "tvm_ffi": "apache-tvm-ffi", "jax_tvm_ffi": "jax-tvm-ffi"}
 
 
+@pytest.mark.long
 def test_where_all_tests_run_nothing_is_missing() -> None:
     """What tests ask for by `importorskip` is installed by .ci/run: else they would run nowhere.
     What is pinned there lies in the ranges that users are promised."""

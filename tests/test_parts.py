@@ -83,6 +83,7 @@ def test_sums_of_vectors(text: Any, n: int, m: int, d: int, e: int) -> None:
     check(text, drawn(n, d) / np.float32(d**0.5), drawn(m, d, seed=1), drawn(m, e, seed=2))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("bad", [1e-40, np.inf, np.nan])
 def test_summed_vectors_that_are_no_sums_of_parts(bad: float) -> None:
@@ -173,6 +174,7 @@ def test_calls_on_cpus(precision: str) -> None:
             np.testing.assert_array_equal(f, w)
 
 
+@pytest.mark.long
 @emulated
 def test_batches_of_any_strides() -> None:
     """Rows of a batch share columns; parts of what lies apart lie side by side."""
@@ -225,6 +227,7 @@ def test_numbers_whose_last_digits_decide() -> None:
     check(best, q, k)
 
 
+@pytest.mark.long
 @compiled
 @pytest.mark.parametrize("length", [64, 128, 256])
 def test_products_run_beside_threads(length: int) -> None:

@@ -172,6 +172,7 @@ def test_cupy_is_asked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plain.has_cupy()
 
 
+@pytest.mark.long
 def test_tensors_as_they_lie(served: tuple[Any, Library], gpu: fake_gpu.Gpu) -> None:
     """Every axis, strides of all kinds: copied where rows cannot be read, by torch."""
     p, library = served

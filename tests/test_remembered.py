@@ -595,6 +595,7 @@ def test_tensors_that_only_a_full_look_can_judge():
     same(p(x), want)
 
 
+@pytest.mark.long
 def test_tensors_while_torch_traces_are_not_served_from_memory():
     pytest.importorskip("torch", reason="torch is not installed")
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode

@@ -81,6 +81,7 @@ def _work(text):
     return graph, accepted(graph)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KEPT)
 def test_kept_about_another_pivot_with_every_obligation_proved(name):
     graph, found = _work(KEPT[name])

@@ -63,6 +63,7 @@ def assert_due(cases, x, y, found):
                              right[at[0][0]], allowed[at[0][0]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_one_sweep_with_every_obligation_proved(name):
     pipeline, cases = ALL[name]
@@ -105,6 +106,7 @@ def test_every_tree_of_hard_rows_is_as_accurate_as_the_text(name):
             assert_due(cases, x, y, list(replay.run(tree).values()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offset", [1e4, 1e7, 1e15])
 def test_exponents_are_never_added_up_from_greater_parts_than_the_text_has(offset):
     work = products.work(form="online", dtype="float32")
@@ -165,6 +167,7 @@ def _of_sums(x, r: fg.PerRow):
     return fg.sum(fg.exp(x + r - fg.max(fg.abs(x + r))))
 
 
+@pytest.mark.long
 def test_moments_under_exponentials_form_no_product_that_the_text_does_not():
     """e^y·x leaves the range where e^y·(x − P)² is small: weights are e^(y − max y)."""
     p = fg.pipeline(lambda x, y: fg.sum(fg.exp(y) * (x - fg.mean(x)) ** 2))
@@ -231,6 +234,7 @@ def test_compiled_code_is_as_accurate_as_the_text(name):
     assert_due(cases, x, y, driven.run({"x": x, "y": y}, trees(3)))
 
 
+@pytest.mark.long
 @emulated
 def test_emulated_code_is_as_accurate_as_the_text():
     pipeline, cases = ALL["moments"]

@@ -62,6 +62,7 @@ STEPS: dict[str, Callable[[Pipeline], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
 def test_time_is_linear_in_the_number_of_operations(
     step: str, monkeypatch: pytest.MonkeyPatch
@@ -212,6 +213,7 @@ def test_three_hundred_inputs() -> None:
     np.testing.assert_allclose(found, 300 * X)
 
 
+@pytest.mark.long
 def test_gradients_of_deep_texts() -> None:
     gradient = fg.grad(fg.pipeline(lambda x: chain(x, n=500) + extremes(x)))
     found = gradient.reference(np.ones_like(X), X)

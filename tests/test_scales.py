@@ -169,6 +169,7 @@ def _each(found: Any) -> tuple[np.ndarray, ...]:
 COMPARED = r"greatest_item\(x_items|greater_of\((chunk|state)\.\w+, x\)"  # elements as they are
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [divided, distance_divided, both_divided, multiplied],
                          ids=lambda p: str(p.name))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -44,6 +44,7 @@ def test_plain_loops_move_all_bytes_but_the_last_few() -> None:
         assert all(torch.equal(t, a ^ b) for t in to)
 
 
+@pytest.mark.long
 def test_pictures_have_a_point_for_every_cell() -> None:
     pytest.importorskip("matplotlib")
     from scans.plots import scattered

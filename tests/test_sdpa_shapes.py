@@ -74,6 +74,7 @@ def test_on_hosts(d: int, dtype: str, causal: bool, rows: int, columns: int) -> 
               exact(q, k, v, scale, causal=causal), dtype)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("d", "dtype", "causal"), [

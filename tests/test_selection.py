@@ -105,6 +105,7 @@ def test_text_html_and_command_line_agree(capsys: pytest.CaptureFixture[str]) ->
     assert "for any number of rows" in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.skipif(simt.available() is not None, reason=str(simt.available()))
 def test_measured_times_where_they_are_known(monkeypatch: Any, tmp_path: Any) -> None:
     monkeypatch.setenv("FUSEGEN_CACHE_DIR", str(tmp_path / "cache"))

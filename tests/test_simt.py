@@ -65,6 +65,7 @@ def test_deadlock_between_a_barrier_and_a_shuffle() -> None:
     assert error.line == 4
 
 
+@pytest.mark.long
 def test_threads_that_meet_for_ever() -> None:
     """As where a loop waits for more keys than there are."""
     code = ("import test_simt, pytest\n"

@@ -367,6 +367,7 @@ def test_large_exponents_are_finite_and_right(name):
     assert not all(np.allclose(a, b, rtol=0.1) for a, b in pairs), "the naive text has lost it"
 
 
+@pytest.mark.long
 def test_results_are_those_of_scipy():
     x = inputs(NAIVE["logsumexp"], 3, dtype="float32")[0] + np.float32(500)
     wide = x.astype("float64")

@@ -36,6 +36,7 @@ def test_any_split(name, where, monkeypatch):
             assert got.dtype == want.dtype
 
 
+@pytest.mark.long
 def test_gradients_of_sharded_classes_are_the_calculus():
     """By formulas of their own, in float64."""
     rng = np.random.default_rng(0)

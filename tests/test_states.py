@@ -85,6 +85,7 @@ def test_special_values_are_those_of_a_call(name, called, roles):
             near(p.finish(merged_anyhow(p, pieces(name, x, cuts), rng)), called)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16, "float64", "int32", "int64"])
 def test_types(dtype):
     x = np.random.default_rng(0).normal(0, 20, (5, 40)).astype(dtype)

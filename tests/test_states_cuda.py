@@ -58,6 +58,7 @@ def test_gpus_make_the_states_that_hosts_make(name: str, gpu: Any) -> None:
     cases.near(p.finish(moved(back, on_gpu)), p.reference(*given))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("name", cases.HARD_TEXTS)
 def test_hard_rows(name: str, gpu: Any) -> None:
@@ -98,6 +99,7 @@ def test_lists_of_any_length(k: int, gpu: Any) -> None:
     np.testing.assert_array_equal(at.get(), want[1])
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "int64"])
 def test_types(dtype: str, gpu: Any) -> None:

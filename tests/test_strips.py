@@ -273,6 +273,7 @@ def test_the_first_choice_compiles_within_budget(name: str) -> None:
             assert nvrtc.valid_for(source, arch).reports
 
 
+@pytest.mark.long
 @compiled
 @pytest.mark.parametrize(("team", "home"), sorted(KINDS))
 def test_every_kind_compiles_within_budget(team: str, home: str) -> None:

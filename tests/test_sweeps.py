@@ -308,6 +308,7 @@ def _rows(text, n_cols: int, seed: int = 0):
     return given + [rng.standard_normal(n_cols).astype(np.float32) for _ in range(columns)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ORACLES, ids=lambda t: t.__name__)
 def test_values_are_those_of_float64(text):
     pipeline = fg.pipeline(text)

@@ -162,6 +162,7 @@ def test_the_library_compiles(name: str) -> None:
             assert report.shared_bytes <= _STATIC * 6, report
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("name", "shape", "arch"), pairwise(
     LIBRARY, [(2, 20_000, True), (100_000, 96, True), (100_000, 4001, False),

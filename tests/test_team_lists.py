@@ -119,6 +119,7 @@ def test_lanes_seldom_have_more_than_they_keep(k: int, items: int, lanes: int) -
         assert 32 * sum(odds[kept:]) <= 0.02 < 32 * sum(odds[kept - 1 :])
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "k", "dtype", "shift"), [
     (141, 37, "float16", 1), (108, 17, "float32", 0), (275, 60, "bfloat16", 3),

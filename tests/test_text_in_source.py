@@ -151,6 +151,7 @@ def test_what_templates_print_is_refused_where_lines_run_on(
         rendering.render("t", {"x": f"text{hostile}"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("words", "encoding"), [
     ("explain softmax", "latin-1"), ("source softmax", "ascii"), ("graph var_mean", "ascii")])
 def test_terminals_without_letters_for_mathematics(words: str, encoding: str) -> None:

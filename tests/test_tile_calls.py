@@ -35,6 +35,7 @@ def test_calls_again_and_again(gpu: Any, text: Any, dtype: str) -> None:
               4e-3 if dtype == "float16" else 3e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_gradients_of_sixteen_bits(gpu: Any, dtype: str) -> None:
     """Also of the type that CuPy holds as integers."""

@@ -73,6 +73,7 @@ def of_both(k: fg.RowVector, v: fg.RowVector, q: fg.ColumnVector, do: fg.ColumnV
     return fg.sum(p * (fg.dot(v, do) - delta) * q), fg.sum(p * do)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("shape", "text", "causal"), pairwise(
     [(70, 130, 24, 40), (65, 257, 128, 128), (17, 300, 16, 256), (130, 90, 104, 72)],
     [of_rows, of_columns, of_both], [False, True]))
@@ -127,6 +128,7 @@ def on_a_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Run, "_crowded", crowded)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str, dtype: str, on_a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,7 @@ def agrees(text: Any, *arrays: Any, arch: str = "sm_90", tolerance: float = 2e-5
     return str(prepared(text, *arrays, arch=arch)[1].schedule.engine)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rows", "width"), [(20, 5), (4, 70), (20, 200)])
 def test_by_cuda_cores(rows: int, width: int) -> None:
     """Vectors of any length are a block's own, also those of more numbers than one has usually."""

@@ -222,6 +222,7 @@ extern "C" __global__ void best_{k}_of_{n}(const unsigned* keys, unsigned* found
 """
 
 
+@pytest.mark.long
 @emulated
 def test_networks_of_any_count() -> None:
     """Keys of zeros and ones in all orders that few have, or in many: a network that sorts these

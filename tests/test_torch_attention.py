@@ -67,6 +67,7 @@ def test_the_function_is_torchs(name: str, kv_heads: int) -> None:
         [a.double() for a in arrays]))
 
 
+@pytest.mark.long
 def test_causal_rows_and_graphs() -> None:
     q, k = drawn(BATCH, ROWS, LENGTH), drawn(BATCH, COLUMNS, LENGTH, seed=1)
     call = torch.compile(fg.torch.scaled_dot_product_attention, fullgraph=True, backend="eager")

@@ -299,6 +299,7 @@ CONSTANTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_other_constants_cost_no_trace_in_either_direction(name, monkeypatch):
     """Nor a proof or a compiler, which begin with a trace; derivatives are those of the number."""

@@ -129,6 +129,7 @@ def test_cross_entropy_of_16_bit_logits_sums_in_float32():
     assert abs(found.double() - exact) <= 1e-5 * exact
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["labels", "shares"])
 def test_z_loss_and_softcap(kind):
     x = (10 * torch.randn(6, 11, dtype=torch.float64)).requires_grad_()

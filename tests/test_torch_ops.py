@@ -98,6 +98,7 @@ def nested(x, *, scale=2.0, pair=(1.0, 2.0), kind="plain"):
     return {"sum": fg.sum(y), "rest": [y, (fg.topk(x, 2), fg.mean(x) * pair[1])], kind: fg.max(x)}
 
 
+@pytest.mark.long
 def test_nested_results_and_odd_constants_in_a_graph():
     x = torch.randn(4, 9)
 
@@ -153,6 +154,7 @@ class Library(torch.nn.Module):
         return {name: L.PIPELINES[name](x, *more[name]) for name in EVERY}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strict", [True, False])
 def test_export(strict, tmp_path):
     """The whole library as one program: traced, saved, loaded, run on another number of rows."""
@@ -352,6 +354,7 @@ def _nested(p, x, w, v):
             yield from torch.autograd.grad(closed.pow(2).sum(), [w])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["logsumexp", "softmax", "rms_norm"])
 def test_derivatives_of_derivatives_by_func(name):
     """Each transform has those further out differentiate it: beside torch's own functions."""

@@ -59,6 +59,7 @@ def graph_of(function: Any) -> Any:
     return torch.compile(function, fullgraph=True, backend="aot_eager")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", vp.NAMES)
 def test_compiled_in_one_graph(name: str) -> None:
     """Forward and backward; other numbers of rows and columns compile once more, and no more."""
@@ -78,6 +79,7 @@ def test_compiled_in_one_graph(name: str) -> None:
     assert counter.frame_count == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", vp.NAMES)
 def test_opcheck(name: str) -> None:
     overload = fg.torch.op(library.OVER_VECTORS[name], **vp.CONSTANTS[name]).overload
@@ -161,6 +163,7 @@ def test_jacobians(name: str) -> None:
     torch.testing.assert_close(mine, wanted)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n for n in vp.DIFFERENTIABLE if n != "nearest"])
 def test_derivatives_of_derivatives(name: str) -> None:
     """Eager, and by torch.func."""
@@ -174,6 +177,7 @@ def test_derivatives_of_derivatives(name: str) -> None:
     torch.testing.assert_close(twice(ours(name)), twice(theirs(name)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["attention", "gaussian_sum", "linear_cross_entropy"])
 def test_hessians_by_func(name: str) -> None:
     arrays = given(name, 3, 4)
@@ -189,6 +193,7 @@ class Library(torch.nn.Module):
         return {name: ours(name)(*every[name]) for name in vp.NAMES}
 
 
+@pytest.mark.long
 def test_export(tmp_path: Path) -> None:
     """The whole library as one program: traced, saved, loaded, run on other rows and columns."""
     rows, columns = torch.export.Dim("rows"), torch.export.Dim("columns", min=3)
@@ -205,6 +210,7 @@ def test_export(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded(other), Library()(other))
 
 
+@pytest.mark.long
 def test_losses_are_wide_under_autocast() -> None:
     """As torch's own: in a graph, under torch.func and in eager mode alike."""
     h, w, labels = given("linear_cross_entropy", dtype="float32")

@@ -120,6 +120,7 @@ def _twice(torch: Any, output: Any, inputs: Any) -> Any:
     return torch.autograd.grad(sum(one.square().sum() for one in first), inputs)
 
 
+@pytest.mark.long
 def test_lists(torch: Any) -> None:
     x, y = drawn(torch, 9, 3), drawn(torch, 2, 20, 3)
     values, columns = library.nearest(x, y, k=4)

@@ -122,6 +122,7 @@ def test_check_says_what_it_tried_in_floats_and_where_it_failed(no_rule):
             fg.check(fg.pipeline(WRONG[name]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [
     lambda x, y: fg.mean(x * (x - fg.max(y)) ** 2),
     lambda x, y: fg.sum(y**2 * (y - fg.max(x)) ** 2),
@@ -200,6 +201,7 @@ def test_a_merge_is_tried_once(monkeypatch):
     assert len(runs) == tried
 
 
+@pytest.mark.long
 def test_trials_are_of_short_lists(monkeypatch):
     """Rows are as long as lists, and every merge sorts them: of K = 10⁹ nobody waits for a trial,
     nor for a row that shows why a sum about its last entry keeps its own sweep."""

@@ -276,6 +276,7 @@ def test_the_command_line_measures_before_it_runs(gpu, monkeypatch, capsys):
     assert "µs" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_lists_of_short_rows_have_several_schedules(gpu):
     compiled = fresh("topk").compile(array(rows(3, 400)), tune=True, k=3)
     assert compiled.tuned is not None

@@ -357,6 +357,7 @@ def test_calls_with_other_values_are_remembered(served_by: str, looks: list[Any]
         near(r(X, t=t), r.reference(X, t=t))
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.usefixtures("served_by")
 def test_numbers_are_told_apart_where_others_stay_behind() -> None:
@@ -415,6 +416,7 @@ def test_arrays_alone_say_whether_functions_need_few_digits() -> None:
     assert "= expf((x - max_x) * steps_t)" in source["float32"]
 
 
+@pytest.mark.long
 @emulated
 def test_rows_side_by_side_have_them() -> None:
     def sums(x, *, t=1.0):

@@ -293,6 +293,7 @@ def test_finite_differences(
 # ---- types, sizes, special values ----
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_types(dtype: str) -> None:
     """Longer than a tile: the last vector of a row's span goes beyond its tile."""
@@ -307,6 +308,7 @@ def test_types(dtype: str) -> None:
         close(found, right, {"float32": 3e-5, "float16": 2e-3, "bfloat16": 1.5e-2}[dtype])
 
 
+@pytest.mark.long
 def test_each_gradient_has_the_type_of_its_input() -> None:
     do, q = drawn(9, 4).astype("f4"), drawn(9, 5).astype("f2")
     k, v = drawn(40, 5).astype("f4"), drawn(40, 4)
@@ -545,6 +547,7 @@ def scaled(q: fg.RowVector, k: fg.ColumnVector, v: fg.ColumnVector, *, scale):
     return fg.sum(p * v) / fg.sum(p)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pipeline", [scaled, library.attention], ids=lambda p: p.name)
 def test_constants_come_to_grad_or_to_the_call(pipeline: Any) -> None:
     do, q, k, v = drawn(5, 6), drawn(5, 8), drawn(20, 8), drawn(20, 6)

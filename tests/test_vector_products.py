@@ -55,6 +55,7 @@ def close(found: Any, want: Any, dtype: str) -> None:
         np.testing.assert_allclose(f.get().astype("f8"), w, rtol=scale, atol=scale * size)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_linear_cross_entropy(gpu: Any, made: list[Any], dtype: str) -> None:

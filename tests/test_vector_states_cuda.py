@@ -72,6 +72,7 @@ def close(found: Any, want: Any, tolerance: float = 2e-5) -> None:
         np.testing.assert_allclose(a.astype("f8"), b.astype("f8"), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("name", TEXTS)
 def test_gpus_make_the_states_that_hosts_make(name: str, gpu: Any) -> None:

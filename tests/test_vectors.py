@@ -309,6 +309,7 @@ def test_scores_that_are_wanted_are_stored() -> None:
     close(attended(q, k), softmax(q @ k.T), "float64")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_random_texts(seed: int) -> None:
     """`python -m tests.fuzz.vectors` has more of them."""
@@ -422,6 +423,7 @@ def variance(x: fg.RowVector, y: fg.ColumnVector):
     return fg.sum(p * y * y) - fg.sum(p * y) ** 2, fg.sqrt(fg.sum(y * y))
 
 
+@pytest.mark.long
 def test_naive_texts_are_made_safe() -> None:
     """The proof is about any one number of a vector; deviations from a vector take a sweep."""
     x, y = drawn(30, 4), drawn(290, 4, seed=1)
@@ -441,6 +443,7 @@ def test_naive_texts_are_made_safe() -> None:
         assert "Proof" in str(text.explain(**constants))
 
 
+@pytest.mark.long
 def test_vectors_are_no_pivots() -> None:
     """A refusal says so, and the kernels are one for each sweep."""
     p = fg.pipeline(later)

@@ -64,6 +64,7 @@ def test_columns_are_exact(n: int, m: int, k: int) -> None:
     check(whole(n, LENGTH, most=1), whole(m, LENGTH, most=1, seed=1), k, multiprocessors=3)
 
 
+@pytest.mark.long
 @emulated
 def test_rows_of_equal_elements() -> None:
     """Every column of every group is a candidate: the first K are the best."""

@@ -67,6 +67,7 @@ def test_shapes_that_fill_no_tile(n: int, m: int, d: int, dtype: str) -> None:
           multiprocessors=3)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "m"), [(3, 1000), (140, 1100)])
 def test_blocks_that_share_rows(n: int, m: int) -> None:
@@ -76,6 +77,7 @@ def test_blocks_that_share_rows(n: int, m: int) -> None:
     check(cross_entropy, drawn(n, 264), drawn(m, 264, seed=1), label, multiprocessors=5, seed=1)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.usefixtures("altered_sources")
 def test_items_are_all_done_once_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:

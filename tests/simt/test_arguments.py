@@ -46,6 +46,7 @@ def test_arguments_that_do_not_fit_are_refused(args: list[Any], error: type[Exce
         module.launch("k", (1,), (1,), args)
 
 
+@pytest.mark.long
 def test_launch_shapes_that_do_not_fit_are_refused() -> None:
     module = compile_module(kernel("", ""))
     wrong = [((0,), (1,), 1), ((1,), (1025,), 1), ((3,), (1,), 2), ((17,), (1,), 17)]

@@ -22,8 +22,8 @@ FEW_COLUMNS = 512  # up to here nothing else is as good for rows that are not wh
 _MOST_BYTES = 2048  # of a row that is longer, and only read
 _THREADS = 128
 _MOST_HELD, _MOST_FOLDED = 40, 64  # elements of a lane; of 16 bits that are only read
-_BYTES = 16384  # of a block's band, read and written
-_NARROW_BYTES = 28672  # likewise of rows of 16 bits, where what a block does once counts for more
+_BYTES = 28672  # of a block's band, read and written
+_READ_BYTES = 16384  # likewise of rows that are only read, and have more than 16 bits
 _WAVES = 12  # blocks of a multiprocessor that bands of several passes leave it, at least
 
 
@@ -55,7 +55,7 @@ class Rows:
 def band_schedules(program: Program, base: CudaSchedule, rows: Rows) -> Iterator[CudaSchedule]:
     """One for every number of lanes that may own a row; none without elements to bring."""
     sizes = max((tuple(p.dtype.itemsize for p in k.elements) for k in program.kernels), key=sum)
-    stores = any(p.output for k in program.kernels for p in k.elements)
+    stores = _stores(program)
     longest = 0 if stores else _MOST_BYTES // max(sizes, default=_MOST_BYTES)
     most = max(FEW_COLUMNS, longest)
     n_cols = rows.columns
@@ -85,7 +85,8 @@ def banded(program: Program, one: CudaSchedule, rows: Rows) -> Iterator[CudaSche
         if one.threads == WARP:
             return
         one = one.having(threads=one.threads // 2)
-    count = _rows(row, max(sizes), one, rows.count)
+    most = _BYTES if max(sizes) <= 2 or _stores(program) else _READ_BYTES
+    count = _rows(most // row, one, rows.count)
     distances = tuple((d, size) for size in sizes for d in rows.distances(one.team_items, size))
     apart = best_apart(distances, one.lanes, one.width, count * one.lanes // WARP)
     lacks = one.vectors - rows.columns // one.width // one.lanes
@@ -93,12 +94,15 @@ def banded(program: Program, one: CudaSchedule, rows: Rows) -> Iterator[CudaSche
     yield one.having(home=Band(count, one.team_items, apart, lacks), caching="kept")
 
 
-def _rows(row: int, size: int, one: CudaSchedule, n_rows: int | None) -> int:
-    """As many passes over a band as it takes for enough bytes to be under way, unless that leaves
-    few blocks; of rows of so many bytes, and elements of as many at most."""
-    most = _NARROW_BYTES if size <= 2 else _BYTES
+def _stores(program: Program) -> bool:
+    return any(p.output for k in program.kernels for p in k.elements)
+
+
+def _rows(most: int, one: CudaSchedule, n_rows: int | None) -> int:
+    """As many passes over a band of so many rows at most as it takes for enough bytes to be under
+    way, unless that leaves few blocks."""
     at_once, lanes = one.rows_per_block, one.lanes
-    passes = most // (row * at_once)
+    passes = most // at_once
     if n_rows:
         passes = min(passes, n_rows // (_WAVES * one.target.multiprocessors * at_once))
     passes = max(1, passes)
