@@ -49,6 +49,7 @@ def test_blocks_of_any_size(name):
         near(total.finish(), p.finish(total.states))
 
 
+@pytest.mark.long
 def test_as_a_combiner():
     """create, add input, merge, extract: in pickles and in bytes, empty ones among them."""
     p, rng = L["softmax_topk"], np.random.default_rng(1)
@@ -88,6 +89,7 @@ def test_few_states_are_held_and_sums_stay_sharp():
     near(total.finish(), p.reference(x), 1e-6)
 
 
+@pytest.mark.long
 def test_full_rows_and_labels():
     p, rng = L["cross_entropy"], np.random.default_rng(3)
     x, label = rng.normal(0, 3, (4, 50)).astype("f4"), np.array([0, 49, 7, 50])

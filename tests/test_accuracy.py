@@ -57,6 +57,7 @@ def test_the_cpu_is_as_accurate_as_the_safe_text(name: str) -> None:
             _hold(name, data, 16, cols, run_on_cpu)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not find_compiler(), reason="no C++ compiler")
 @pytest.mark.parametrize("level", _LEVELS)
 @pytest.mark.parametrize("name", MOMENTS)
@@ -82,6 +83,7 @@ def test_no_sum_of_many_terms_is_forgotten() -> None:
     assert {n for n in PIPELINES if terms(n) >= 4} == set(MOMENTS)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("name", PIPELINES)
 def test_the_gpu_source_is_as_accurate_as_the_safe_text(name: str) -> None:

@@ -97,6 +97,7 @@ def test_check_replays_every_accepted_pipeline(name):
     fg.check(ACCEPTED[name])
 
 
+@pytest.mark.long
 def test_the_user_may_accept_cancellation():
     def spread(x):
         return fg.sum((softmax_of(x) - 1.0 / fg.length(x)) ** 2)
@@ -123,6 +124,7 @@ def test_the_mean_cancels_its_own_deviations():
     assert "sum_dev" not in half  # which inputs of 16 bits do not have
 
 
+@pytest.mark.long
 def test_weights_and_values_have_pivots_of_their_own():
     entry = ACCEPTED["softmax_weighted_variance"].derivation().entries[-1]
     assert {(s.atom, s.pivot) for s in entry.shifts} == {("x", "max_x"), ("x", "nu")}

@@ -50,6 +50,7 @@ def results(param: Param, n_cols: int) -> np.ndarray:
     return np.zeros((8, 3) if param.shape == "list" else 8, param.dtype.numpy)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("n_cols", [41, 2001])
 @pytest.mark.parametrize("pipeline", [statistics, rows, listed])

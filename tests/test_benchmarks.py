@@ -239,6 +239,7 @@ class Fragile:
         return not self.spoiled
 
 
+@pytest.mark.long
 def test_a_cell_that_breaks_costs_no_other() -> None:
     wanted = [replace(CELL, cols=n) for n in range(1, 8)]
     (kind, start), *rest = supervise.records(wanted, Fragile, seconds=1)

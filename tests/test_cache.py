@@ -85,6 +85,7 @@ def test_where_it_is(tmp_path, monkeypatch):
     assert chosen() == tmp_path / "home" / "own"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("relative", [".", "-o", "--output=x", "a/../b"])
 def test_a_relative_folder_stays_where_it_was(relative, tmp_path):
     """Whatever it is called, and wherever the process goes afterwards."""

@@ -295,6 +295,7 @@ def test_threads_do_not_share_arguments(gpu):
     assert not failed
 
 
+@pytest.mark.long
 def test_memory_of_calls_is_bounded(gpu, looks, monkeypatch):
     monkeypatch.setattr(recall, "_MOST_CALLS", 3)
     p = fresh("logsumexp")

@@ -94,6 +94,7 @@ def test_special_rows(fn, form, chunk):
     assert_close(got, expected(fn, {"x": x}), rtol=3e-5)
 
 
+@pytest.mark.long
 def test_the_softmax_of_what_the_list_holds():
     x = special_rows()
     values, columns = run(executable(softmax_topk), {"x": x}, x.shape[1])
@@ -165,6 +166,7 @@ def test_a_label_may_be_shared_by_all_rows():
     np.testing.assert_allclose(got, np_logsumexp(x.astype("f8")) - x[:, 3], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_results_may_overwrite_their_input():
     x = arrays_for(softmax, 5, 1001)["x"]
     want = expected(softmax, {"x": x})[0]
@@ -201,6 +203,7 @@ def test_results_do_not_depend_on_the_number_of_threads(fn, form):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 def test_many_short_rows_on_many_threads():
     arrays = arrays_for(moe_gate, 30_000, 64)
     reports = []

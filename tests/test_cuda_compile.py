@@ -32,6 +32,7 @@ def test_library_compiles_within_budget(name: str, arch: str, kind: tuple[int, s
     _within_budget(case.work(form=form, arch=arch, n_rows=4000).source, arch, most)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_what_the_algebra_accepts_compiles_within_budget(name: str) -> None:
     """Texts that call functions, too, as sine and powers are, which save what a thread holds."""
@@ -168,6 +169,7 @@ def test_short_rows_stay_in_registers(n_cols: int, dtype: str) -> None:
         assert report.stack_bytes == 0, (schedule.describe(), report)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", ["softmax", "softmax_topk", "layer_norm", "absmax_quantize"])
 def test_other_types_compile(name: str, dtype: str) -> None:
@@ -183,6 +185,7 @@ def test_long_lists_compile_quickly(k: int) -> None:
     assert nvrtc.compile_for(source, "sm_90").quick
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("k", "n_rows", "dtype"), [
     (5, 1, "float32"), (5, 256, "bfloat16"), (64, 64, "bfloat16"), (64, 4000, "float32"),
     (256, 1, "bfloat16"), (256, 256, "float32"), (1024, 64, "float32"), (1024, 4000, "bfloat16")])

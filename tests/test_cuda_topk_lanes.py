@@ -157,6 +157,7 @@ def chosen(n_cols: int, dtype: str, k: int, n_rows: int = 65_536) -> CudaSchedul
     return library_case("softmax_topk", 1, n_cols, dtype, k=k).work(n_rows=n_rows).schedule
 
 
+@pytest.mark.long
 def test_what_is_chosen() -> None:
     for n in (64, 128, 256):
         assert chosen(n, "bfloat16", 8).lists == "sorted"

@@ -70,6 +70,7 @@ def test_any_chunks(name):
             assert isinstance(lazy._meta, np.ndarray)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", cases.HARD_TEXTS)
 def test_special_values_are_those_of_a_call(name):
     x, rng, p = cases.hard_rows(), np.random.default_rng(2), PIPELINES[name]
@@ -189,6 +190,7 @@ def test_chunks_are_not_kept_for_a_second_pass_where_they_are_made_again():
         assert len(made) == times
 
 
+@pytest.mark.long
 def test_vectors():
     """A data base in chunks, queries in memory; causal attention, whose columns are numbered."""
     rng = np.random.default_rng(8)

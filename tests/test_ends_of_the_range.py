@@ -58,6 +58,7 @@ def rows(dtype: str, pad: float) -> tuple[np.ndarray, np.ndarray]:
     return x, m
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dtype", "pad"), CELLS)
 def test_twice_a_pivot_is_beyond_the_range(dtype: str, pad: float) -> None:
     x, _ = rows(dtype, pad)

@@ -269,6 +269,7 @@ def test_the_driver_is_called_as_its_header_says(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.long
 def test_the_example_for_gpus_compiles_and_links(exported: Path, tmp_path: Path) -> None:
     nvcc = images.find_nvcc()
     if nvcc is None:

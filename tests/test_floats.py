@@ -154,6 +154,7 @@ def test_results_are_right_where_proofs_over_the_reals_were_not_enough(chunk):
         assert found[i][i] == pytest.approx(want, rel=2e-3), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", [-200.0, 88.0, 0.0])
 def test_a_selection_of_nothing_is_nothing(value):
     x = np.array([[value]], np.float32)
@@ -161,6 +162,7 @@ def test_a_selection_of_nothing_is_nothing(value):
         assert fg.pipeline(p)(x) == [0.0]
 
 
+@pytest.mark.long
 def test_specials_are_the_texts():
     @fg.pipeline
     def asked(x):

@@ -128,6 +128,7 @@ def test_every_input_against_finite_differences(name):
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7, err_msg=parameter)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(["softmax", "logsumexp", "norm2", "entropy", "var_mean", "contrast"]),

@@ -155,6 +155,7 @@ def narrow(arrays: Arrays, dtype: str) -> Arrays:
     return {n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in arrays.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["cpu", "numpy"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", CASES)
@@ -176,6 +177,7 @@ def test_any_split_in_any_order(
                                            atol=tolerance * np.abs(want).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_bits_for_any_number_of_holders(name: str) -> None:
     arrays = narrow(CASES[name].arrays(np.random.default_rng(1), 300), "float32")

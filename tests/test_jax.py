@@ -72,6 +72,7 @@ def test_every_pipeline_under_jit(name):
     assert "callback" not in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("axis", "keepdims"), [(-1, True), (0, False), (1, True), ((0, 2), False), (None, True)])
 def test_axes(axis, keepdims):
@@ -133,6 +134,7 @@ def test_lengths_of_rows():
           jax.grad(lambda x: peer(x, lengths).sum())(jnp.asarray(X)))
 
 
+@pytest.mark.long
 def test_long_rows_on_several_threads(monkeypatch):
     monkeypatch.setenv("FUSEGEN_THREADS", "3")
     x = np.random.default_rng(4).standard_normal((2, 600_001), dtype=np.float32)
@@ -365,6 +367,7 @@ def test_what_is_kept_for_the_gradient():
         assert all(np.array_equal(a, result) for a in kept)
 
 
+@pytest.mark.long
 def test_weights_of_zero_hold_inputs():
     pipeline = fg.pipeline(lambda x, y, *, a=1.5: fg.sum(x * x) * a + fg.sum(y - y))
     x, ones = jnp.asarray(X), jnp.ones(X.shape[-1])
@@ -550,6 +553,7 @@ def test_parted_arrays_and_programs_kept_on_disk(tmp_path):
     assert kept[0] == kept[1] != []
 
 
+@pytest.mark.long
 def test_without_a_compiler_python_is_called(monkeypatch):
     """On the CPU alone, and it says so."""
     from fusegen.jax import ready

@@ -60,6 +60,7 @@ def test_labels_stay_on_axes_that_stay(made):
             assert column.name == "b"
 
 
+@pytest.mark.long
 def test_arrays_whose_labels_differ():
     """Kernels go by place: what another library would align is refused."""
     other = X[::-1].copy()

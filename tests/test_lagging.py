@@ -82,6 +82,7 @@ def growing(n: int, m: int, step: float) -> Any:
     return q.astype(ml_dtypes.bfloat16), k.astype(ml_dtypes.bfloat16)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("step", [0.03, 0.5, -0.5, 40.0])
 @pytest.mark.parametrize("causal", [False, True])

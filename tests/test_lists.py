@@ -96,6 +96,7 @@ def test_the_least_are_those_of_torch():
     torch.testing.assert_close(least(x, k=7), tuple(torch.topk(x, 7, largest=False)))
 
 
+@pytest.mark.long
 def test_the_least_of_a_softmax_take_one_sweep():
     assert least_likely.plan().sweeps == 1
     x = rows((5, 90))

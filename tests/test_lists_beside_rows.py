@@ -59,6 +59,7 @@ def pipeline(name: str, k: int) -> Any:
     return both
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 @pytest.mark.usefixtures("lightly_optimised")
 @pytest.mark.parametrize("k", [3, 9, 40])

@@ -82,6 +82,7 @@ SCORES: dict[Callable[[Any], Any], Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", LOSSES, ids=lambda f: f.__name__)
 def test_losses_of_log_probabilities(text: Any) -> None:
     draw = np.random.default_rng(3)

@@ -21,6 +21,7 @@ from test_masked_specials import (
 import fusegen as fg
 
 
+@pytest.mark.long
 def test_biases_of_minus_infinity() -> None:
     """Are masks to gradients: no number says so beside them, as one does of a mask's rows."""
     given = spoiled("do", math.nan)  # as where NaN of a row of nothing is gone on with

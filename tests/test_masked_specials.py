@@ -244,6 +244,7 @@ def test_lists_of_what_is_left_on_gpus(engine: str) -> None:
     agree(values, np.take_along_axis(s, order, 1), 1e-2 if engine == "mma" else 1e-5, engine)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_is_loaded_on_gpus(engine: str) -> None:

@@ -202,6 +202,7 @@ def _lengths(name: str) -> range:
     return range(CONSTANTS.get(name, {}).get("k", 1), 4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "backend"), BOTH)
 def test_any_tree_of_any_small_row_gives_the_text(name, backend, pipelines_driven):
     run = _driven(pipelines_driven, name, backend).run
@@ -242,6 +243,7 @@ def test_deviations_are_needed_and_confined(name):
     assert special[differs].all()
 
 
+@pytest.mark.long
 def test_nan_fails_a_condition_and_its_contrary_is_no_condition() -> None:
     """where(x > 0, a, b) is b for NaN: [not x > 0] is not [x ≤ 0], which NaN fails as well."""
 

@@ -326,6 +326,7 @@ def test_names_that_resemble_derived_ones_stay_apart_on_the_cpu() -> None:
         np.testing.assert_allclose(found, want[name], rtol=3e-5, atol=3e-5, err_msg=name)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("n_cols", [300, 2501])
 def test_names_that_resemble_derived_ones_stay_apart_on_gpus(n_cols: int) -> None:

@@ -27,6 +27,7 @@ def noting(case: Case, threads: int, blocks: int, n_rows: int = 4, **phase: bool
     return one.having(threads=threads, team=Grid(blocks) if blocks > 1 else Block(threads))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "k", "dtype", "shift", "threads", "blocks"), [
     (9000, 1, "float32", 0, 64, 1),

@@ -119,6 +119,7 @@ def test_every_monoid_on_the_cpu(name):
             np.testing.assert_allclose(got, want, rtol=3e-6, atol=1e-6)
 
 
+@pytest.mark.long
 @compiled
 @given(n_cols=st.integers(1, 2300), seed=st.integers(0, 2**31), chunk=st.sampled_from([None, 1]))
 @settings(max_examples=40, deadline=None)

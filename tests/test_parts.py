@@ -75,6 +75,7 @@ def test_shapes_that_fill_no_tile(n: int, m: int, d: int) -> None:
     check(best, drawn(n, d), drawn(m, d, seed=1))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "m", "d", "e"), [(64, 1, 8, 8), (70, 330, 24, 40), (70, 200, 64, 64),
                                                 (70, 100, 128, 128), (65, 90, 40, 100)])
@@ -100,6 +101,7 @@ def test_summed_vectors_that_are_no_sums_of_parts(bad: float) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @emulated
 def test_the_smallest_weights() -> None:
     """They decide where the greatest one's vector is zero; float32 has 24 digits of 2^-100."""
@@ -182,6 +184,7 @@ def test_batches_of_any_strides() -> None:
     check(causal, q, k, drawn(90, seed=2))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("bad", [1e-40, 3e-39, 3.4e38, np.inf, -np.inf, np.nan])
 def test_rows_that_are_no_sums_of_parts(bad: float) -> None:

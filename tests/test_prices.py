@@ -81,6 +81,7 @@ def statistics(n_rows, n_cols):
     return candidates(work.result("lower"), work.problem, work.target)
 
 
+@pytest.mark.long
 def test_long_statistics_are_split_where_they_leave_multiprocessors_idle():
     for n_rows, split in ((20, True), (93, True), (5000, False)):
         best, *others = statistics(n_rows, 162_608)

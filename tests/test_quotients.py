@@ -34,6 +34,7 @@ def emulated(text: Any, x: np.ndarray) -> np.ndarray:
 NUMBERS = (30, 0.7, -3, 127, 1e-3, 1e20, -1e-30, 1e-40, 3e38, 1.0000001, 0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", NUMBERS)
 def test_quotients_by_numbers_are_those_of_ieee(by: float) -> None:
     x = floats(20_000)

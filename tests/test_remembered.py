@@ -275,6 +275,7 @@ def test_types_of_other_descriptors_are_known_again(looks):
     assert len(looks) == 1
 
 
+@pytest.mark.long
 def test_shapes_axes_and_places_are_told_apart(looks):
     p, x = fresh("logsumexp"), rows(4, 6, 10)
     for axis in (-1, 2, 0, (1, 2), None, (0, 2)):
@@ -293,6 +294,7 @@ def test_shapes_axes_and_places_are_told_apart(looks):
             np.testing.assert_allclose(call, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_constants_are_told_apart_by_class_and_value():
     @fg.pipeline
     def shifted(x, *, by=0):

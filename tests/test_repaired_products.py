@@ -96,6 +96,7 @@ def test_kept_about_another_pivot_with_every_obligation_proved(name):
     assert f"{graph.names[out]} about another pivot" in str(pipeline.derivation())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KEPT)
 def test_as_accurate_as_the_text_on_every_tree_of_hard_rows(name):
     graph, found = _work(KEPT[name])
@@ -113,6 +114,7 @@ def test_what_would_cancel_or_vanish_keeps_its_sweep(name):
     assert found.final.refusals
 
 
+@pytest.mark.long
 def test_shares_are_right_where_one_is_nearly_all():
     """The text loses what 1 − p has lost; sums over the others do not."""
     graph, found = _work(KEPT["shares"])
@@ -136,6 +138,7 @@ def test_shares_are_right_where_one_is_nearly_all():
             assert got == pytest.approx(want.astype(float), rel=3e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KEPT)
 def test_special_values_are_the_texts_or_nan(name):
     """NaN may stand for an infinity, and an infinity for NaN where row values meet beyond the

@@ -79,6 +79,7 @@ def test_one_sweep_with_every_obligation_proved(name):
     assert pipeline.plan(form="safe").sweeps > 1  # the text as written
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("name", NAMES)
 def test_calls_that_split_rows_lower_again_what_the_first_look_rewrote(name):
@@ -147,6 +148,7 @@ def test_the_scale_of_exponentials_rounds_as_little_as_their_sum(text, rounded):
     assert np.max(abs(found / want - 1)) < 12 * 2.0**-24
 
 
+@pytest.mark.long
 def test_elements_that_are_rounded_are_rounded_alike_in_the_pivot():
     """x·(−3) and x + r are rounded where the text forms them, in the row value as in the term: what
     the sum is kept about must be formed of the same numbers, or what is exactly 0 is not."""

@@ -124,6 +124,7 @@ READ = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", READ)
 def test_last_digits_that_show_are_there(name: str, dtype: str) -> None:

@@ -160,6 +160,7 @@ TEXTS = (chain, doubled, extremes, choices, rows, entries, chosen_deep, after_th
          many_sums, many_outputs, many_constants, long_name, softmaxes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", TEXTS, ids=lambda t: t.__name__)
 def test_everyday_texts_do_not_hang(text: Any) -> None:
     p = fg.pipeline(text)

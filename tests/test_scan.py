@@ -23,6 +23,7 @@ def test_cells_come_from_the_seed_and_lie_within_bounds() -> None:
         assert c.row_stride == c.cols or c.row_stride % LANES[c.dtype] == 0
 
 
+@pytest.mark.long
 def test_a_cell_is_measured_on_processors() -> None:
     from scans.hosts import HostBench
 

@@ -36,6 +36,7 @@ def _has_levels(name: str) -> bool:
     return any(len(s.monoid.levels) > 1 for s in program.sweeps)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("band", [True, False])
 @pytest.mark.parametrize("name", [n for n in ACCEPTED if _has_levels(n)])
 def test_pivots_that_are_made_of_sums(name: str, band: bool) -> None:

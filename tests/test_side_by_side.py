@@ -50,6 +50,7 @@ def test_several_arrays_and_values_per_row_and_column(gpu, looks):
     assert down(gpu)
 
 
+@pytest.mark.long
 def test_forms_with_arrays_between_kernels(gpu):
     x = rows(2, 90, 20)
     for name in ("softmax", "layer_norm"):
@@ -77,6 +78,7 @@ def test_out_is_written_where_it_lies(gpu, looks):
         p(x_on, axis=1, out=x_on)
 
 
+@pytest.mark.long
 def test_what_lies_otherwise_is_laid_out(gpu):
     p, x = fresh(), rows(6, 40, 10)
     for given in (array(x)[:, :, ::2], array(x).transpose(1, 0, 2)[::-1].transpose(1, 0, 2)):

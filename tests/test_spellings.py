@@ -48,6 +48,7 @@ def selected(x):
     return [t.sum(1) for t in terms]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 def test_selections_hold_wherever_the_row_lies(target):
     letters = (-200, -199, -100.5, 100, 199, 200)

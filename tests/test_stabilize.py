@@ -409,6 +409,7 @@ def test_special_rows_follow_the_safe_text():
     np.testing.assert_array_equal(fg.stabilize(L.naive_softmax)(x), L.softmax(x))
 
 
+@pytest.mark.long
 def test_a_large_masked_logit_has_no_weight():
     """The maximum is taken of what the mask leaves: 1000 is not among it."""
     x, mask = np.array([[1000, 1, 2]], "float32"), np.array([[False, True, True]])

@@ -162,6 +162,7 @@ def test_what_is_missing_is_said(make, kind, words):
         make()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
 def test_sources_compile():
     def fits(source, arch):
@@ -175,6 +176,7 @@ def test_sources_compile():
             nvrtc.within_budget({"sm_90": work.source}, fits)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("name", ["softmax", "cross_entropy_grad", "listed", "numbered", "picks",
                                   "layer_norm", "kept", "rags"])

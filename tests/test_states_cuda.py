@@ -37,6 +37,7 @@ def moved(states: fg.States, place: Any) -> fg.States:
     return replace(states, array=place(cases.host(states.array)))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("name", TEXTS)
 def test_gpus_make_the_states_that_hosts_make(name: str, gpu: Any) -> None:
@@ -72,6 +73,7 @@ def test_hard_rows(name: str, gpu: Any) -> None:
             cases.near(p.finish(cases.merged_anyhow(p, theirs, rng)), want)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("count", [1, 2, 40])
 def test_any_number_of_states_merge_at_once(count: int, gpu: Any) -> None:
@@ -87,6 +89,7 @@ def test_any_number_of_states_merge_at_once(count: int, gpu: Any) -> None:
         cases.same_states(whole, fg.merge(p, *parts))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("k", [1, 9, 40, 130])
 def test_lists_of_any_length(k: int, gpu: Any) -> None:

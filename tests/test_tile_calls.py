@@ -75,6 +75,7 @@ def test_rows_of_other_calls(gpu: Any) -> None:
         close(tuple(f.get() for f in leaves(found)), tuple(leaves(causal.reference(q, k, v))))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_same_bits_among_any_number_of_rows(gpu: Any, dtype: str) -> None:
     q, k, v = (drawn(*s, seed=i, dtype=dtype) for i, s in enumerate(

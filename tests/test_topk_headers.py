@@ -172,6 +172,7 @@ def test_lists_are_exact(name: str, team: str, groups: int) -> None:
                     assert (np.signbit(values) == np.signbit(row[want]))[values == 0].all()
 
 
+@pytest.mark.long
 @compiled
 @pytest.mark.parametrize(("name", "team", "groups"), CASES)
 def test_lists_compile(name: str, team: str, groups: int) -> None:

@@ -53,6 +53,7 @@ def close(found: Any, wanted: Any) -> None:
         torch.testing.assert_close(f.double(), w, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kv_heads", [HEADS, 2])
 @pytest.mark.parametrize("name", MASKS)
 def test_the_function_is_torchs(name: str, kv_heads: int) -> None:
@@ -107,6 +108,7 @@ MASKED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", LAYERS, ids=str)
 def test_the_layer_is_torchs(options: dict[str, Any]) -> None:
     torch.manual_seed(0)

@@ -460,6 +460,7 @@ def test_dispatch_modes_see_the_operator():
     assert seen == ["fusegen.softmax.default"] * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", L.PIPELINES)
 def test_autocast_follows_the_policy(name):
     grad = name in DIFFERENTIABLE
@@ -530,6 +531,7 @@ def test_other_arrays_beside_a_tensor_that_requires_a_gradient():
     torch.testing.assert_close(loss, again)
 
 
+@pytest.mark.long
 def test_a_text_that_changes_has_the_new_gradient():
     factor = 2.0
 

@@ -518,6 +518,7 @@ def test_names_that_are_taken_or_none():
         fg.torch.op(torch.softmax)
 
 
+@pytest.mark.long
 def test_unicode_names_and_two_pipelines_of_one_name():
     def made(factor):
         @fg.pipeline

@@ -140,6 +140,7 @@ def test_vmap_of_a_row_that_is_alone() -> None:
         torch.testing.assert_close(torch.func.vmap(attention, dims)(*arrays), torch.stack(want))
 
 
+@pytest.mark.long
 def test_vmap_of_numbers_of_columns_and_elements() -> None:
     h, w, labels = given("linear_cross_entropy")
     bias, mask = drawn(3, 20), drawn(3, 9, 20)
@@ -155,6 +156,7 @@ def test_vmap_of_numbers_of_columns_and_elements() -> None:
     torch.testing.assert_close(found[1], library.attention(q, k, v, sinks=batch[1], scale=1.0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", vp.DIFFERENTIABLE)
 def test_jacobians(name: str) -> None:
     arrays = given(name, 4, 6)
@@ -239,6 +241,7 @@ def test_mistakes_in_shapes_are_named_without_memory_too() -> None:
         library.nearest(x[:, None], y.expand(3, 20, 9), k=3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["eager", "graph", "op", "module", "func", "vmap"])
 def test_every_dot_of_a_call_and_its_gradient_has_its_precision(
     way: str, monkeypatch: pytest.MonkeyPatch

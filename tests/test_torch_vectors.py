@@ -32,6 +32,7 @@ def same_gradients(torch: Any, found: Any, want: Any, inputs: Any, **tolerance: 
     torch.testing.assert_close(mine, theirs, **tolerance)
 
 
+@pytest.mark.long
 def test_attention(torch: Any) -> None:
     """Grouped queries, views, a causal mask, and a log-sum-exp beside the result."""
     heads, k, v = drawn(torch, 2, 8, 33, 6), drawn(torch, 2, 2, 1, 33, 6), drawn(torch, 33, 5)
@@ -59,6 +60,7 @@ def test_linear_cross_entropy_in_bfloat16(torch: Any) -> None:
     torch.testing.assert_close(found, (h.grad, w.grad), rtol=2e-2, atol=1e-3)
 
 
+@pytest.mark.long
 def test_some_inputs_require_a_gradient(torch: Any) -> None:
     q, k, v = drawn(torch, 9, 4), drawn(torch, 20, 4).detach(), drawn(torch, 20, 3)
     found = library.attention(q, k, v, scale=1.0, keepdims=True)

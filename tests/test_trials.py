@@ -112,6 +112,7 @@ def test_check_fails_for_what_is_wrong_in_floats(text, no_rule):
     assert "test_trials.py" in str(told.value)
 
 
+@pytest.mark.long
 def test_check_says_what_it_tried_in_floats_and_where_it_failed(no_rule):
     assert "473 hard rows along every kind of tree" in str(fg.check(fg.library.softmax))
     for name in ("a moment about other data", "other weights"):

@@ -68,6 +68,7 @@ def test_the_fastest_is_taken_and_used_for_its_shape(gpu, kind):
     assert gpu.launched[-1]["threads"] == usual.threads
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
 def test_numbers_of_the_call_reach_every_contestant(gpu, name):
     x = rows(6, 2400)

@@ -188,6 +188,7 @@ def beside_torch(
 QKV = ("q", "k", "v")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shapes", [
     ((2, 9, 5), (2, 40, 5), (2, 40, 3)),
     ((2, 3, 4, 9, 5), (2, 3, 1, 40, 5), (2, 1, 1, 40, 3)),  # queries of a group; shared values
@@ -201,6 +202,7 @@ def test_attention(shapes: tuple[tuple[int, ...], ...]) -> None:
     beside_torch(texts.attention, QKV, arrays, scale=shapes[0][-1] ** -0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("constants", [
     {"causal": True, "window": 5}, {"softcap": 2.0}, {"causal": True, "with_lse": True},
 ], ids=lambda c: "-".join(c))
@@ -209,11 +211,13 @@ def test_masks_and_caps(constants: dict[str, Any]) -> None:
     beside_torch(library.attention, QKV, (q, k, v), scale=0.4, **constants)
 
 
+@pytest.mark.long
 def test_bias() -> None:
     arrays = drawn(2, 9, 5), drawn(2, 40, 5), drawn(2, 40, 3), drawn(9, 40)
     beside_torch(texts.attention, (*QKV, "bias"), arrays)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("pipeline", "wrt", "arrays", "constants"), [
     (texts.causal, QKV, (drawn(30, 5), drawn(40, 5), drawn(40, 3)), {}),
     (texts.differences, QKV, (drawn(45, 6), drawn(310, 6), drawn(310, 4)), {}),
@@ -238,6 +242,7 @@ def test_beside_torch(
     beside_torch(pipeline, wrt, arrays, **constants)
 
 
+@pytest.mark.long
 def test_lengths() -> None:
     lengths = np.random.default_rng(0).integers(1, 311, 45)
     beside_torch(texts.statistics, QKV, (drawn(45, 6), drawn(310, 6), drawn(310, 4), lengths))
@@ -272,6 +277,7 @@ def differences(
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("pipeline", "arrays", "constants"), [
     (library.attention, {"q": drawn(2, 2, 4, 3), "k": drawn(2, 1, 5, 3), "v": drawn(2, 5, 2)},
      {"scale": 0.6, "causal": True, "softcap": 3.0}),
@@ -319,6 +325,7 @@ def test_each_gradient_has_the_type_of_its_input() -> None:
         close(mine, right, tolerance)
 
 
+@pytest.mark.long
 def test_rows_and_columns_that_nothing_is_left_of() -> None:
     """They get zeros and give none to the others, whatever stands in them."""
     q, k, v, do = drawn(30, 5), drawn(300, 5), drawn(300, 4), drawn(30, 4)
@@ -424,6 +431,7 @@ def at_least_one(x: fg.RowVector, y: fg.ColumnVector):
     return fg.sum(fg.dot(total, y) ** 2) / fg.max(s)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [above, rounded_above, at_least_one])
 def test_conditions_on_numbers_of_vectors_of_whole_rows(text: Any) -> None:
     x, y = drawn(6, 5), drawn(9, 5) / 2

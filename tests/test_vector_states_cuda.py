@@ -94,6 +94,7 @@ def test_gpus_make_the_states_that_hosts_make(name: str, gpu: Any) -> None:
     close(p.finish(moved(back, on_gpu), **again), want)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("rows", [70, 4], ids=["many rows", "few rows"])
 @pytest.mark.parametrize("name", ["attention", "causal", "cosines"])

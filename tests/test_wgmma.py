@@ -166,6 +166,7 @@ def test_tangents() -> None:
     close(np.asarray(found[1], "f8") * 1e3, want[1] * 1e3, 0.1)
 
 
+@pytest.mark.long
 @emulated
 def test_queries_share_keys() -> None:
     q, k, v = drawn(2, 3, 4, 70, 16), drawn(2, 3, 1, 150, 16, seed=1), drawn(2, 1, 1, 150, 8)

@@ -95,6 +95,7 @@ def test_rows_of_a_batch_share_its_columns() -> None:
     check(cross_entropy, h, w, label, multiprocessors=3)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_none(bad: float) -> None:

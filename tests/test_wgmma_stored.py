@@ -62,6 +62,7 @@ def check(text: Any, *arrays: Any, brings: bool = True, **more: Any) -> None:
         np.testing.assert_allclose(np.asarray(f, "f8"), w, rtol=2e-2, atol=2e-2 * scale)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize(("n", "m", "pitch", "dtype"), [
     (300, 203, 208, "bfloat16"),  # the last columns end within 16 bytes
@@ -80,6 +81,7 @@ def test_rows_that_begin_anywhere() -> None:
     check(vc.about_stored, q, k, v, elements(70, 204, 208)[:, 1:], brings=False)
 
 
+@pytest.mark.long
 @emulated
 def test_tiles_that_are_passed() -> None:
     q, k, v = vectors(300, 300, 2)
