@@ -75,6 +75,7 @@ def test_hard_rows_are_collected_in_slices(
     check(x, k, seed=n, shift=shift, schedule=in_slices(found, n, blocks))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_slices_that_have_more_of_the_best_than_are_looked_at_first(dtype: str) -> None:

@@ -138,6 +138,7 @@ TIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64", "int32", "int64"])
 def test_ties_of_the_first_tile(dtype: str) -> None:
     """The first columns are taken, wherever a warp finds them."""
@@ -213,6 +214,7 @@ def test_rows_through_a_ring(k: int) -> None:
     check(x, k, schedule=ringed(case.work(n_rows=100_000).schedule))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
 @pytest.mark.parametrize("shift", [0, 3])
 def test_rings_of_types(dtype: str, shift: int) -> None:
@@ -257,6 +259,7 @@ def test_clusters_of_types(row: str, dtype: str) -> None:
         check(x, k, shift=3 * ((at + len(row)) % 2), aligned=False, schedule=schedule)
 
 
+@pytest.mark.long
 def test_several_lists_in_a_cluster() -> None:
     @fg.pipeline
     def two(x):  # type: ignore[no-untyped-def]
@@ -330,6 +333,7 @@ def test_several_lists_at_once() -> None:
     np.testing.assert_array_equal(got[3], best_columns(x * y, 3))
 
 
+@pytest.mark.long
 def test_lists_that_exceed_shared_memory() -> None:
     x = rows_of("few values", "float32", 9000)
     case = check(np.concatenate([x, x, x]), 2500, arch="sm_80")  # without clusters, which have room
@@ -337,6 +341,7 @@ def test_lists_that_exceed_shared_memory() -> None:
     assert any(n.scratch for n in launches(work.program, work.schedule))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
 @pytest.mark.parametrize(("n", "k"), [(160, 100), (130, 100), (330, 130), (700, 40)])
 def test_tails_of_the_least_value(n: int, k: int, dtype: str) -> None:

@@ -80,6 +80,7 @@ def test_lists_that_are_much_of_a_row(n: int, k: int, dtype: str) -> None:
     check_all(every(ROWS, dtype, n), k)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_values_far_apart(dtype: str) -> None:
@@ -105,6 +106,7 @@ def test_whole_numbers(dtype: str) -> None:
     check_all(np.flip(x[:, ::9] // 2 + info.min // 2, axis=0), 16)  # lanes that have nothing
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("shift", [1, 3])
@@ -130,6 +132,7 @@ def several(x, y):  # type: ignore[no-untyped-def]
             fg.log(fg.sum(fg.exp(x - m))) + m, fg.argmin(x))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("n", [64, 160, 500])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -140,6 +143,7 @@ def test_several_lists_and_other_reductions(n: int, dtype: str) -> None:
         assert_close(case.emulate(schedule=schedule), case.reference(), 2e-3)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("form", ["online", "unfused"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])

@@ -231,6 +231,7 @@ def test_weak_monotony_is_enough_for_values_only():
     assert monotone_in(arg, rows, strict=True) is None
 
 
+@pytest.mark.long
 def test_the_page_quotes_the_figures(campaign):
     found = report(campaign)
     shown = page(found)

@@ -93,6 +93,7 @@ def test_programs_over_vectors(machine, dtype, causal):
     assert (machine.encoded > 0) == (dtype == "float16")
 
 
+@pytest.mark.long
 def test_numbers_of_a_call_are_part_of_a_gpus_program(machine):
     @fg.pipeline
     def tempered(x, *, t=1.0):

@@ -138,6 +138,7 @@ def test_it_is_made_once(name: str, n_cols: int) -> None:
         assert text.count(MADE[name]) == 1, (one.describe(), text)
 
 
+@pytest.mark.long
 def test_what_needs_more_than_the_value_makes_it_again() -> None:
     x = np.zeros((1, 4096), np.float32)
     work = Case(beside_itself, {"x": x}, 1, 4096).work(n_rows=4000)

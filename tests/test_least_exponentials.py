@@ -62,6 +62,7 @@ WANT: dict[fg.Pipeline, Callable[[], np.ndarray]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("text", WANT, ids=lambda text: text.name)
 def test_what_texts_make_of_the_least_exponentials(text: fg.Pipeline, dtype: str) -> None:

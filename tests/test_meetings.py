@@ -126,6 +126,7 @@ def test_the_emulator_sees_what_would_be_missing(what: str) -> None:
         run()
 
 
+@pytest.mark.long
 @emulated
 def test_who_does_not_come_is_missed() -> None:
     """The others wait for so long, tell their hosts, and have no results of that turn; what they

@@ -63,6 +63,7 @@ def test_lengths(rows: int, columns: int, d: int, width: int) -> None:
     agrees(vc.attention, *vectors(rows, columns, d, width), scale=0.05)
 
 
+@pytest.mark.long
 def test_long_vectors_of_a_head() -> None:
     h, w, _ = vectors(40, 70, 1100, 2)
     agrees(vc.linear_cross_entropy, h / BFLOAT16(8), w, np.arange(40))

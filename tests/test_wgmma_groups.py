@@ -82,6 +82,7 @@ def test_numbers_that_are_none(bad: float) -> None:
     check(h, w, 7, multiprocessors=3)
 
 
+@pytest.mark.long
 @emulated
 def test_batches_and_other_statistics() -> None:
     rng = np.random.default_rng(0)
