@@ -201,6 +201,8 @@ def _latencies(
     each = max(lists.least_tile, lists.tile * (1 + beside) * tile)
     if one.width == MAX_WIDTH:
         each *= 1.0 + lists.tile_narrow + lists.tile_narrow_entry * k
+    if one.home.stages:  # tiles are there when they are looked at
+        each = lists.ring_tile + beside * tile
     slices = one.blocks if one.blocks > 1 else 0
     gathered = lists.slice * slices * (1 + k * lists.slice_entry)
     merging = 2 if one.blocks > 1 else 1
