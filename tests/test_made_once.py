@@ -11,19 +11,13 @@ from support import nvrtc
 from support.cuda_cases import Case, assert_close
 from support.emulated import emulated
 from support.strip_cases import StripCase
+from test_kept_values import capped
 
 import fusegen as fg
 from fusegen.backend.cuda.schedule.kept_values import made_again
 from fusegen.compile.passes import Work
 
 compiled = pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
-
-
-@fg.pipeline
-def capped(x):  # type: ignore[no-untyped-def]
-    y = 30 * fg.tanh(x / 30)
-    e = fg.exp(y - fg.max(y))
-    return e / fg.sum(e)
 
 
 @fg.pipeline
