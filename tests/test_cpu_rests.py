@@ -16,7 +16,7 @@ from support.forked import child
 
 import fusegen as fg
 from fusegen.backend.cpu.emit.kept import KEPT_BYTES, kept_terms
-from fusegen.backend.cpu.schedule import CHUNK_VECTORS
+from fusegen.backend.cpu.schedule import CHUNK_BYTES
 from fusegen.backend.cpu.toolchain import find_compiler
 from fusegen.backend.target import host_cpu, runnable
 from fusegen.ir import dtypes as dt
@@ -25,7 +25,7 @@ from fusegen.ir.kernel import Let
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 
-CHUNK = 16 * CHUNK_VECTORS  # where vectors have 64 bytes
+CHUNK = CHUNK_BYTES // 4  # of float32
 LENGTHS = (1, 2, 15, 16, 17, 31, 33, *(CHUNK + n for n in (-257, -1, 0, 1, 7, 15, 16, 17, 255)),
            2 * CHUNK, 2 * CHUNK + 16, 3 * CHUNK + 9)
 TOLERANCE = {np.float32: 3e-6, np.float64: 1e-14, ml_dtypes.bfloat16: 8e-3, np.float16: 1e-3}

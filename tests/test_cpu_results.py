@@ -7,10 +7,13 @@ from functools import partial
 import ml_dtypes
 import numpy as np
 import pytest
+from support.cpu_cases import executable
 
 import fusegen as fg
 from fusegen.backend.cpu import past
 from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.target import host_cpu, runnable
+from fusegen.ir import dtypes as dt
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 
@@ -91,6 +94,31 @@ def test_the_same_bits_and_no_others(name, monkeypatch):
             for held, array in rooms.values():
                 array[...] = np.full(1, BEFORE, np.uint8).repeat(array.itemsize).view(array.dtype)
                 assert (held == BEFORE).all(), (cols, gap, offset)
+
+
+LEVELS = {t.vector_bytes: t for t in reversed(runnable(host_cpu()))}  # one of each width
+TYPES = (dt.BOOL, dt.INT8, dt.UINT8, dt.INT16, dt.INT32, dt.INT64, dt.FLOAT16, dt.BFLOAT16,
+         dt.FLOAT32, dt.FLOAT64)
+
+
+@pytest.mark.parametrize("target", LEVELS.values(), ids=lambda t: t.name)
+@pytest.mark.parametrize("compute", (dt.FLOAT32, dt.FLOAT64), ids=str)
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_every_type_goes_past_from_vectors_of_every_width(kind, compute, target, monkeypatch):
+    """A vector of results may be wider than a store of the processor, or narrower."""
+    monkeypatch.setattr(past, "last_cache", lambda: -1)
+
+    def text(v, x):
+        return {"copied": v, "scaled": x * 0.5}
+
+    found = executable(text, dtypes=(("v", kind), ("x", compute)), target=target)
+    rng, cols = np.random.default_rng(1), 4096 + 13
+    v = rng.integers(0, 2 if kind is dt.BOOL else 100, (3, cols)).astype(kind.numpy)
+    x = rng.normal(size=(3, cols)).astype(compute.numpy)
+    made = {p.name: _room(x.shape, p.dtype.numpy, 0, 0)[1] for p in found.program.outputs}
+    found({"v": v, "x": x, **made}, 3, cols)
+    for name, want in (("copied", v), ("scaled", x * x.dtype.type(0.5))):
+        np.testing.assert_array_equal(made[name], want.astype(made[name].dtype))
 
 
 def test_one_long_row_in_pieces(monkeypatch):

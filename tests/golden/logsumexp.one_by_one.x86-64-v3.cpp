@@ -27,6 +27,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/vectors.hpp>
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/walk.hpp>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/exp.hpp>
 #include <fusegen/cpu/maths.hpp>
@@ -109,10 +110,10 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> max_x_lanes;
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::each_whole<V>(begin, end, [&](int64_t col) {
         const V x = fg::load<V>(row.x + col);
         max_x_lanes.take(x);  // texts.py  return fg.logsumexp(x)
-    }
+    });
 
     // 2. The new max_x; the sums so far move there.
     const float max_x = fg::greater_of(state.max_x, max_x_lanes.across());
@@ -122,14 +123,14 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     state.max_x = max_x;
 
     // 3. Sums relative to max_x.
-    V sum_exp_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::sums<V> sum_exp_lanes;
+    fg::each_whole<V>(begin, end, [&](int64_t col) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col);
         const V x_minus_max_x = x - max_x_anchor;
         sum_exp_lanes += fg::exp_below(x_minus_max_x);  // texts.py  return fg.logsumexp(x)
-    }
-    state.sum_exp += fg::total(sum_exp_lanes);
+    }, sum_exp_lanes);
+    state.sum_exp += fg::total(sum_exp_lanes.so_far);
 }
 
 // Columns [begin, end) of a row, one element at a time.

@@ -6,8 +6,8 @@
 //              slope = a.slope·b.slope
 //              offset = b.slope·a.offset + b.offset
 // Proved     associative, identity
-// Tree       block online, chunks of 256
-// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
+// Tree       block online, chunks of 2048
+// Schedule   vectors of 8, chunks of 2048, pieces of 262144 columns
 // Bytes      reads each element of a, b once, writes 4 bytes a row
 
 #include <cmath>
@@ -26,6 +26,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 }  // namespace fusegen
 
 #include <fusegen/cpu/vectors.hpp>
+#include <fusegen/cpu/walk.hpp>
 #include <fusegen/cpu/memory.hpp>
 
 namespace fg = fusegen;
@@ -122,7 +123,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     const Row row = shared;  // so that compilers see: no store changes it
 
     // 1. recurrence_state: one element after the other, as the row has them.
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::each_whole<V>(begin, end, [&](int64_t col) {
         fg::prefetch(row.a + col + 2048);
         fg::prefetch(row.b + col + 2048);
         const V a = fg::load<V>(row.a + col);
@@ -132,13 +133,13 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
         recurrence_state_item.offset = b;  // own_cases.py  return fg.reduce(recurrence, a, b)
         for (int64_t lane = 0; lane < fg::width<V>; ++lane)
             state.recurrence_state = merge(state.recurrence_state, recurrence_state_item.lane(lane));
-    }
+    });
 }
 
 // Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256;
+    constexpr int64_t chunk = 2048;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
     for (; begin < rest; begin += chunk) {
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);

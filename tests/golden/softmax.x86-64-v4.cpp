@@ -7,8 +7,8 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 // Sweep 2    reads x
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference
-// Tree       block online, chunks of 1024
-// Schedule   vectors of 16, chunks of 1024, pieces of 262144 columns
+// Tree       block online, chunks of 2048
+// Schedule   vectors of 16, chunks of 2048, pieces of 262144 columns
 // Bytes      reads each element twice, writes once
 
 #include <cmath>
@@ -29,6 +29,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/vectors.hpp>
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/walk.hpp>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/results.hpp>
 #include <fusegen/cpu/exp.hpp>
@@ -81,7 +82,7 @@ inline int64_t kept_terms(int64_t n_cols) { return (n_cols + 15) / 16 * 16; }
 
 inline int64_t kept_bytes(int64_t n_cols)
 {
-    const int64_t pivots = kept_terms(n_cols / 1024 + 1);
+    const int64_t pivots = kept_terms(n_cols / 2048 + 1);
     return n_cols > kept_columns ? 0 : (kept_terms(n_cols) + pivots) * sizeof(float);
 }
 
@@ -166,7 +167,7 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
     const float m_anchor = state.m_anchor;
 
     // 3. Sums relative to m.
-    V sum_exp_lanes = fg::all<V>(0.0f);
+    fg::sums<V> sum_exp_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
@@ -175,10 +176,10 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
         if (row.terms)
             fg::store(row.terms + col, term);
         sum_exp_lanes += live(term, 0.0f);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    });
-    state.sum_exp += fg::total(sum_exp_lanes);
+    }, sum_exp_lanes);
+    state.sum_exp += fg::total(sum_exp_lanes.so_far);
     if (row.terms)
-        row.pivots[begin / 1024] = state.m;
+        row.pivots[begin / 2048] = state.m;
 }
 
 // One chunk, columns [begin, end).
@@ -192,7 +193,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 1024;
+    constexpr int64_t chunk = 2048;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
         absorb<fg::lanes>(state, row, begin, stop);
@@ -250,7 +251,7 @@ template <typename V>
 inline void absorb_terms(const Row& shared, const Known& known, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
-    const float moved = fg::factor_between(row.pivots[begin / 1024], known.m, known.sum_exp);
+    const float moved = fg::factor_between(row.pivots[begin / 2048], known.m, known.sum_exp);
 
     // 1. Elements to memory.
     fg::each_result<V>(fg::past_lines(row.past, begin, end, row.div), begin, end, [&](int64_t col, auto live) {
@@ -262,7 +263,7 @@ inline void absorb_terms(const Row& shared, const Known& known, int64_t begin, i
 // The same, from such terms if they can be moved.
 inline void visit(const Row& row, const Known& known, int64_t begin, int64_t end)
 {
-    if (row.terms && fg::movable(row.pivots[begin / 1024], known.m, known.sum_exp))
+    if (row.terms && fg::movable(row.pivots[begin / 2048], known.m, known.sum_exp))
         absorb_terms<fg::lanes>(row, known, begin, end);
     else
         absorb<fg::lanes>(row, known, begin, end);
@@ -271,7 +272,7 @@ inline void visit(const Row& row, const Known& known, int64_t begin, int64_t end
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 __attribute__((noinline)) void fold(const Row& row, const Known& known, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 1024;
+    constexpr int64_t chunk = 2048;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
         fg::expect_part(row.div + stop + chunk, row.past);

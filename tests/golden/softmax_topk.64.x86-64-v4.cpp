@@ -29,6 +29,7 @@ constexpr int64_t list_block = 2048;  // columns between two looks at the room o
 #include <fusegen/cpu/vectors.hpp>
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/walk.hpp>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/types.hpp>
 #include <fusegen/cpu/exp.hpp>
@@ -132,14 +133,14 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     state.m = m;
 
     // 3. Sums relative to m.
-    V sum_exp_lanes = fg::all<V>(0.0f);
+    fg::sums<V> sum_exp_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_m = x - m_anchor;
         sum_exp_lanes += live(fg::exp_below(x_minus_m), 0.0f);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    });
-    state.sum_exp += fg::total(sum_exp_lanes);
+    }, sum_exp_lanes);
+    state.sum_exp += fg::total(sum_exp_lanes.so_far);
 }
 
 // Every list that is too long to be kept in order, with the function that gives its values: as many

@@ -6,8 +6,8 @@
 //            sum_exp = a.sum_exp·exp(a.m - m) + b.sum_exp·exp(b.m - m)
 //            top = best 5 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
-// Tree       block online, chunks of 256
-// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
+// Tree       block online, chunks of 2048
+// Schedule   vectors of 8, chunks of 2048, pieces of 262144 columns
 // Bytes      reads each element once, writes 60 bytes a row
 
 #include <cmath>
@@ -28,6 +28,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/vectors.hpp>
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/walk.hpp>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/types.hpp>
 #include <fusegen/cpu/exp.hpp>
@@ -139,14 +140,14 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     state.m = m;
 
     // 3. Sums relative to m.
-    V sum_exp_lanes = fg::all<V>(0.0f);
+    fg::sums<V> sum_exp_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_m = x - m_anchor;
         sum_exp_lanes += live(fg::exp_below(x_minus_m), 0.0f);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-    });
-    state.sum_exp += fg::total(sum_exp_lanes);
+    }, sum_exp_lanes);
+    state.sum_exp += fg::total(sum_exp_lanes.so_far);
 
     // 4. top: only chunks with something ahead of the last of the 5 so far are searched.
     if (fg::rarely(state.top.admitted(chunk_m))) {
@@ -160,7 +161,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256;
+    constexpr int64_t chunk = 2048;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 8 ? end : begin + chunk;
         absorb<fg::lanes>(state, row, begin, stop);
@@ -252,19 +253,13 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             });
             const V m = state.m = fg::both(m_lanes[0], m_lanes[1]).each();
             const V m_anchor = fg::shift_anchor(m);
-            V sum_exp_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            auto sum_exp_before = fg::all<V>(0.0f);
-            for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                    const V x_minus_m = x - m_anchor;
-                    sum_exp_lanes[turn] += fg::exp_below(x_minus_m);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-                });
-                sum_exp_before += sum_exp_lanes[0] + sum_exp_lanes[1], sum_exp_lanes[0] = sum_exp_lanes[1] = fg::all<V>(0.0f);
-            }
-            sum_exp_lanes[0] = sum_exp_before;
-            state.sum_exp = sum_exp_lanes[0] + sum_exp_lanes[1];
+            fg::sums<V, 2> sum_exp_lanes;
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_m = x - m_anchor;
+                sum_exp_lanes[turn] += fg::exp_below(x_minus_m);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+            }, sum_exp_lanes);
+            state.sum_exp = sum_exp_lanes.so_far;
             state.top.find(fg::both(m_lanes[0], m_lanes[1]), together, arrays.n_cols, [&](int64_t col) {
                 const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
                 return x;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)

@@ -8,8 +8,8 @@
 //            sum_dev2_exp = a.sum_dev2_exp·exp(a.max_x - max_x) + a.sum_dev_exp·2·exp(a.max_x - max_x)·(a.nu - nu) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu)·(a.nu - nu) + b.sum_dev2_exp·exp(b.max_x - max_x) + b.sum_dev_exp·2·exp(b.max_x - max_x)·(b.nu - nu) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)·(b.nu - nu)
 //            sum_dev_exp = a.sum_dev_exp·exp(a.max_x - max_x) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu) + b.sum_dev_exp·exp(b.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, known zero
-// Tree       block online, chunks of 256
-// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
+// Tree       block online, chunks of 2048
+// Schedule   vectors of 8, chunks of 2048, pieces of 262144 columns
 // Bytes      reads each element once, writes 4 bytes a row
 
 #include <cmath>
@@ -30,6 +30,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/vectors.hpp>
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/walk.hpp>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/exp.hpp>
 #include <fusegen/cpu/maths.hpp>
@@ -167,16 +168,16 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
     const float max_x_anchor = state.max_x_anchor;
 
     // 3. Sums relative to max_x.
-    V sum_exp_lanes = fg::all<V>(0.0f);
-    V sum_exp_x_lanes = fg::all<V>(0.0f);
+    fg::sums<V> sum_exp_lanes;
+    fg::sums<V> sum_exp_x_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_max_x = x - max_x_anchor;
         sum_exp_lanes += live(fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         sum_exp_x_lanes += live(x * fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py  nu = fg.sum(y * x)
-    });
-    const float sum_exp = state.sum_exp + fg::total(sum_exp_lanes);
-    const float sum_exp_x = state.sum_exp_x + fg::total(sum_exp_x_lanes);
+    }, sum_exp_lanes, sum_exp_x_lanes);
+    const float sum_exp = state.sum_exp + fg::total(sum_exp_lanes.so_far);
+    const float sum_exp_x = state.sum_exp_x + fg::total(sum_exp_x_lanes.so_far);
 
     // 4. The new max_x and nu; the sums so far move there.
     const float nu_anchor = fg::shift_anchor(sum_exp_x / sum_exp);
@@ -186,8 +187,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
     state.sum_exp_x = sum_exp_x;
 
     // 5. Sums relative to max_x and nu.
-    V sum_dev2_exp_lanes = fg::all<V>(0.0f);
-    V sum_dev_exp_lanes = fg::all<V>(0.0f);
+    fg::sums<V> sum_dev2_exp_lanes;
+    fg::sums<V> sum_dev_exp_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
@@ -195,9 +196,9 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
         const V x_minus_nu = x - nu_anchor;
         sum_dev2_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu), 0.0f);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
         sum_dev_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu), 0.0f);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
-    });
-    state.sum_dev2_exp += fg::total(sum_dev2_exp_lanes);
-    state.sum_dev_exp += fg::total(sum_dev_exp_lanes);
+    }, sum_dev2_exp_lanes, sum_dev_exp_lanes);
+    state.sum_dev2_exp += fg::total(sum_dev2_exp_lanes.so_far);
+    state.sum_dev_exp += fg::total(sum_dev_exp_lanes.so_far);
 }
 
 // One chunk, columns [begin, end).
@@ -211,7 +212,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256;
+    constexpr int64_t chunk = 2048;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 8 ? end : begin + chunk;
         absorb<fg::lanes>(state, row, begin, stop);
@@ -300,46 +301,28 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             });
             const V max_x = state.max_x = fg::both(max_x_lanes[0], max_x_lanes[1]).each();
             const V max_x_anchor = fg::shift_anchor(max_x);
-            V sum_exp_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            V sum_exp_x_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            auto sum_exp_before = fg::all<V>(0.0f);
-            auto sum_exp_x_before = fg::all<V>(0.0f);
-            for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                    const V x_minus_max_x = x - max_x_anchor;
-                    sum_exp_lanes[turn] += fg::exp_below(x_minus_max_x);  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
-                    sum_exp_x_lanes[turn] += x * fg::exp_below(x_minus_max_x);  // algebra_cases.py  nu = fg.sum(y * x)
-                });
-                sum_exp_before += sum_exp_lanes[0] + sum_exp_lanes[1], sum_exp_lanes[0] = sum_exp_lanes[1] = fg::all<V>(0.0f);
-                sum_exp_x_before += sum_exp_x_lanes[0] + sum_exp_x_lanes[1], sum_exp_x_lanes[0] = sum_exp_x_lanes[1] = fg::all<V>(0.0f);
-            }
-            sum_exp_lanes[0] = sum_exp_before;
-            sum_exp_x_lanes[0] = sum_exp_x_before;
-            const V sum_exp = state.sum_exp = sum_exp_lanes[0] + sum_exp_lanes[1];
-            const V sum_exp_x = state.sum_exp_x = sum_exp_x_lanes[0] + sum_exp_x_lanes[1];
+            fg::sums<V, 2> sum_exp_lanes;
+            fg::sums<V, 2> sum_exp_x_lanes;
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_max_x = x - max_x_anchor;
+                sum_exp_lanes[turn] += fg::exp_below(x_minus_max_x);  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
+                sum_exp_x_lanes[turn] += x * fg::exp_below(x_minus_max_x);  // algebra_cases.py  nu = fg.sum(y * x)
+            }, sum_exp_lanes, sum_exp_x_lanes);
+            const V sum_exp = state.sum_exp = sum_exp_lanes.so_far;
+            const V sum_exp_x = state.sum_exp_x = sum_exp_x_lanes.so_far;
             const V nu_anchor = fg::shift_anchor(sum_exp_x / sum_exp);
-            V sum_dev2_exp_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            V sum_dev_exp_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            auto sum_dev2_exp_before = fg::all<V>(0.0f);
-            auto sum_dev_exp_before = fg::all<V>(0.0f);
-            for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                    const V x_minus_max_x = x - max_x_anchor;
-                    const V x_minus_nu = x - nu_anchor;
-                    sum_dev2_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
-                    sum_dev_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
-                });
-                sum_dev2_exp_before += sum_dev2_exp_lanes[0] + sum_dev2_exp_lanes[1], sum_dev2_exp_lanes[0] = sum_dev2_exp_lanes[1] = fg::all<V>(0.0f);
-                sum_dev_exp_before += sum_dev_exp_lanes[0] + sum_dev_exp_lanes[1], sum_dev_exp_lanes[0] = sum_dev_exp_lanes[1] = fg::all<V>(0.0f);
-            }
-            sum_dev2_exp_lanes[0] = sum_dev2_exp_before;
-            sum_dev_exp_lanes[0] = sum_dev_exp_before;
-            state.sum_dev2_exp = sum_dev2_exp_lanes[0] + sum_dev2_exp_lanes[1];
-            state.sum_dev_exp = sum_dev_exp_lanes[0] + sum_dev_exp_lanes[1];
+            fg::sums<V, 2> sum_dev2_exp_lanes;
+            fg::sums<V, 2> sum_dev_exp_lanes;
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_max_x = x - max_x_anchor;
+                const V x_minus_nu = x - nu_anchor;
+                sum_dev2_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+                sum_dev_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
+            }, sum_dev2_exp_lanes, sum_dev_exp_lanes);
+            state.sum_dev2_exp = sum_dev2_exp_lanes.so_far;
+            state.sum_dev_exp = sum_dev_exp_lanes.so_far;
         }
         const V max_x = state.max_x;  // algebra_cases.py  m = fg.max(x)
         const V sum_exp = fg::select(fg::is_finite(max_x), state.sum_exp, fg::all<V>(fg::nan));  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))

@@ -8,8 +8,8 @@
 //            sum_pow = a.sum_pow·(a.sub_2 / sub_2)·(a.sub_2 / sub_2) + a.count·((a.lo - lo) / sub_2)·((a.lo - lo) / sub_2) + a.sum_dev·2·((a.lo - lo) / sub_2)·(a.sub_2 / sub_2) + b.sum_pow·(b.sub_2 / sub_2)·(b.sub_2 / sub_2) + b.count·((b.lo - lo) / sub_2)·((b.lo - lo) / sub_2) + b.sum_dev·2·((b.lo - lo) / sub_2)·(b.sub_2 / sub_2)
 //            sum_dev = a.count·((a.lo - lo) / sub_2) + a.sum_dev·(a.sub_2 / sub_2) + b.count·((b.lo - lo) / sub_2) + b.sum_dev·(b.sub_2 / sub_2)
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning
-// Tree       block online, chunks of 256
-// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
+// Tree       block online, chunks of 2048
+// Schedule   vectors of 8, chunks of 2048, pieces of 262144 columns
 // Bytes      reads each element once, writes 4 bytes a row
 
 #include <cmath>
@@ -30,6 +30,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/vectors.hpp>
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/walk.hpp>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/maths.hpp>
 #include <fusegen/cpu/pivots.hpp>
@@ -168,17 +169,17 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
 
     // 3. Sums relative to sub_2 and lo.
     const fg::divisor<V> sub_2_anchor_divisor(sub_2_anchor);
-    V sum_pow_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-    V sum_dev_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+    fg::sums<V, 2> sum_pow_lanes;
+    fg::sums<V, 2> sum_dev_lanes;
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_lo_over_sub_2 = fg::quotient(x - lo_anchor, sub_2_anchor_divisor);
         sum_pow_lanes[turn] += live(x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
         sum_dev_lanes[turn] += live(x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-    });
-    state.sum_pow += fg::total(sum_pow_lanes[0] + sum_pow_lanes[1]);
-    state.sum_dev += fg::total(sum_dev_lanes[0] + sum_dev_lanes[1]);
+    }, sum_pow_lanes, sum_dev_lanes);
+    state.sum_pow += fg::total(sum_pow_lanes.so_far);
+    state.sum_dev += fg::total(sum_dev_lanes.so_far);
 }
 
 // One chunk, columns [begin, end).
@@ -192,7 +193,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256;
+    constexpr int64_t chunk = 2048;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 8 ? end : begin + chunk;
         absorb<fg::lanes>(state, row, begin, stop);
@@ -286,25 +287,16 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             const V count = state.count = fg::all<V>(float(arrays.n_cols));
             const V sub_2_anchor = fg::scale_anchor(hi - lo);
             const V lo_anchor = fg::shift_anchor(lo);
-            V sum_pow_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            V sum_dev_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            auto sum_pow_before = fg::all<V>(0.0f);
-            auto sum_dev_before = fg::all<V>(0.0f);
-            for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                    const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
-                    sum_pow_lanes[turn] += x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-                    sum_dev_lanes[turn] += x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
-                });
-                sum_pow_before += sum_pow_lanes[0] + sum_pow_lanes[1], sum_pow_lanes[0] = sum_pow_lanes[1] = fg::all<V>(0.0f);
-                sum_dev_before += sum_dev_lanes[0] + sum_dev_lanes[1], sum_dev_lanes[0] = sum_dev_lanes[1] = fg::all<V>(0.0f);
-            }
-            sum_pow_lanes[0] = sum_pow_before;
-            sum_dev_lanes[0] = sum_dev_before;
-            state.sum_pow = sum_pow_lanes[0] + sum_pow_lanes[1];
-            state.sum_dev = sum_dev_lanes[0] + sum_dev_lanes[1];
+            fg::sums<V, 2> sum_pow_lanes;
+            fg::sums<V, 2> sum_dev_lanes;
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
+                sum_pow_lanes[turn] += x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+                sum_dev_lanes[turn] += x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
+            }, sum_pow_lanes, sum_dev_lanes);
+            state.sum_pow = sum_pow_lanes.so_far;
+            state.sum_dev = sum_dev_lanes.so_far;
         }
         const V lo = state.lo;  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
         const V hi = state.hi;  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)

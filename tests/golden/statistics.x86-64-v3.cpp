@@ -18,8 +18,8 @@
 //              s0 = maximum(a.s0, b.s0)
 //              s1 = where(a.s0 > b.s0, a.s1, where(b.s0 > a.s0, b.s1, a.s1 + b.s1))
 // Proved     associative, identity, commutative, pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
-// Tree       block online, chunks of 256
-// Schedule   vectors of 8, chunks of 256, pieces of 262144 columns
+// Tree       block online, chunks of 2048
+// Schedule   vectors of 8, chunks of 2048, pieces of 262144 columns
 // Bytes      reads each element once, writes 28 bytes a row
 
 #include <cmath>
@@ -40,6 +40,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/vectors.hpp>
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/walk.hpp>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/types.hpp>
 #include <fusegen/cpu/maths.hpp>
@@ -244,18 +245,18 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> max_x_lanes;
     fg::lowest<V> min_x_lanes;
-    V mean_x_total_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::sums<V> mean_x_total_lanes;
+    fg::each_whole<V>(begin, end, [&](int64_t col) {
         const V x = fg::load<V>(row.x + col);
         max_x_lanes.take(x);  // own_cases.py  spread = fg.max(x) - fg.min(x)
         min_x_lanes.take(x);  // own_cases.py  spread = fg.max(x) - fg.min(x)
         mean_x_total_lanes += x;  // own_cases.py  derived = fg.var(x)
-    }
+    }, mean_x_total_lanes);
 
     // 2. The new mean_x; the sums so far move there.
     const float max_x = fg::greater_of(state.max_x, max_x_lanes.across());
     const float min_x = fg::lesser_of(state.min_x, min_x_lanes.across());
-    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes);
+    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes.so_far);
     const float count = state.count + float(end - begin);
     const float mean_x_anchor = fg::shift_anchor(mean_x_total / count);
     if (mean_x_anchor != state.mean_x_anchor)
@@ -266,40 +267,40 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     state.count = count;
 
     // 3. Sums relative to mean_x.
-    V derived_lanes = fg::all<V>(0.0f);
-    V sum_dev_lanes = fg::all<V>(0.0f);
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::sums<V> derived_lanes;
+    fg::sums<V> sum_dev_lanes;
+    fg::each_whole<V>(begin, end, [&](int64_t col) {
         const V x = fg::load<V>(row.x + col);
         const V x_minus_mean_x = x - mean_x_anchor;
         derived_lanes += x_minus_mean_x * x_minus_mean_x;  // own_cases.py  derived = fg.var(x)
         sum_dev_lanes += x_minus_mean_x;  // own_cases.py  derived = fg.var(x)
-    }
-    state.derived += fg::total(derived_lanes);
-    state.sum_dev += fg::total(sum_dev_lanes);
+    }, derived_lanes, sum_dev_lanes);
+    state.derived += fg::total(derived_lanes.so_far);
+    state.sum_dev += fg::total(sum_dev_lanes.so_far);
 
     // 4. welford_state: every lane by itself, then the lanes.
     auto welford_state_lanes = WelfordMonoid<V>::identity();
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::each_whole<V>(begin, end, [&](int64_t col) {
         const V x = fg::load<V>(row.x + col);
         WelfordMonoid<V> welford_state_item;
         welford_state_item.n = fg::all<fg::whole<V>>(1);
         welford_state_item.mu = x;
         welford_state_item.m2 = fg::all<V>(0.0f);  // own_cases.py  own = fg.reduce(welford, x)
         welford_state_lanes = merge(welford_state_lanes, welford_state_item);
-    }
+    });
     for (int64_t lane = 0; lane < fg::width<V>; ++lane)
         state.welford_state = merge(state.welford_state, welford_state_lanes.lane(lane));
 
     // 5. max_count_state: every lane by itself, then the lanes.
     auto max_count_state_lanes = MaxCountMonoid<V>::identity();
-    for (int64_t col = begin; col < end; col += fg::width<V>) {
+    fg::each_whole<V>(begin, end, [&](int64_t col) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col);
         MaxCountMonoid<V> max_count_state_item;
         max_count_state_item.s0 = x;
         max_count_state_item.s1 = fg::all<fg::whole<V>>(1);  // own_cases.py  greatest, ties = fg.reduce(max_count, x)
         max_count_state_lanes = merge(max_count_state_lanes, max_count_state_item);
-    }
+    });
     for (int64_t lane = 0; lane < fg::width<V>; ++lane)
         state.max_count_state = merge(state.max_count_state, max_count_state_lanes.lane(lane));
 }
@@ -307,7 +308,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; what fills no vector comes last.
 inline void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 256;
+    constexpr int64_t chunk = 2048;
     const int64_t rest = end - (end - begin) % fg::width<fg::lanes>;
     for (; begin < rest; begin += chunk) {
         absorb<fg::lanes>(state, row, begin, rest - begin < chunk ? rest : begin + chunk);

@@ -7,8 +7,8 @@
 //            mean_pow = a.mean_pow + a.count·(a.mean_x - mean_x)·(a.mean_x - mean_x) + a.sum_dev·2·(a.mean_x - mean_x) + b.mean_pow + b.count·(b.mean_x - mean_x)·(b.mean_x - mean_x) + b.sum_dev·2·(b.mean_x - mean_x)
 //            sum_dev = a.count·(a.mean_x - mean_x) + a.sum_dev + b.count·(b.mean_x - mean_x) + b.sum_dev
 // Proved     pointwise identity, read-out, cocycle, unit, known zero, range, conditioning
-// Tree       block online, chunks of 1024
-// Schedule   vectors of 16, chunks of 1024, pieces of 262144 columns
+// Tree       block online, chunks of 2048
+// Schedule   vectors of 16, chunks of 2048, pieces of 262144 columns
 // Bytes      reads each element once, writes 8 bytes a row
 
 #include <cmath>
@@ -29,6 +29,7 @@ constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows o
 #include <fusegen/cpu/vectors.hpp>
 #include <fusegen/cpu/limits.hpp>
 #include <fusegen/cpu/reduce.hpp>
+#include <fusegen/cpu/walk.hpp>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/maths.hpp>
 #include <fusegen/cpu/pivots.hpp>
@@ -131,14 +132,14 @@ inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
     const Row row = shared;  // so that compilers see: no store changes it
 
     // 1. What each base monoid makes of the chunk.
-    V mean_x_total_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+    fg::sums<V, 2> mean_x_total_lanes;
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         const V x = fg::load<V>(row.x + col, live);
         mean_x_total_lanes[turn] += live(x, 0.0f);  // texts.py  return fg.var(x), fg.mean(x)
-    });
+    }, mean_x_total_lanes);
 
     // 2. The new mean_x; the sums so far move there.
-    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes[0] + mean_x_total_lanes[1]);
+    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes.so_far);
     const float count = state.count + float(end - begin);
     const float mean_x_anchor = fg::shift_anchor(mean_x_total / count);
     if (mean_x_anchor != state.mean_x_anchor)
@@ -155,17 +156,17 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
     const float mean_x_anchor = state.mean_x_anchor;
 
     // 3. Sums relative to mean_x.
-    V mean_pow_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-    V sum_dev_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
+    fg::sums<V, 2> mean_pow_lanes;
+    fg::sums<V, 2> sum_dev_lanes;
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_mean_x = x - mean_x_anchor;
         mean_pow_lanes[turn] += live(x_minus_mean_x * x_minus_mean_x, 0.0f);  // texts.py  return fg.var(x), fg.mean(x)
         sum_dev_lanes[turn] += live(x_minus_mean_x, 0.0f);  // texts.py  return fg.var(x), fg.mean(x)
-    });
-    state.mean_pow += fg::total(mean_pow_lanes[0] + mean_pow_lanes[1]);
-    state.sum_dev += fg::total(sum_dev_lanes[0] + sum_dev_lanes[1]);
+    }, mean_pow_lanes, sum_dev_lanes);
+    state.mean_pow += fg::total(mean_pow_lanes.so_far);
+    state.sum_dev += fg::total(sum_dev_lanes.so_far);
 }
 
 // One chunk, columns [begin, end).
@@ -179,7 +180,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 // Columns [begin, end) of a row, chunk by chunk; the last takes what is left.
 __attribute__((noinline)) void fold(State& state, const Row& row, int64_t begin, int64_t end)
 {
-    constexpr int64_t chunk = 1024;
+    constexpr int64_t chunk = 2048;
     for (int64_t stop; begin < end; begin = stop) {
         stop = end - begin < chunk + 16 ? end : begin + chunk;
         absorb<fg::lanes>(state, row, begin, stop);
@@ -259,39 +260,24 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             V sum_dev;
         } state;
         {
-            V mean_x_total_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            auto mean_x_total_before = fg::all<V>(0.0f);
-            for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                    mean_x_total_lanes[turn] += x;  // texts.py  return fg.var(x), fg.mean(x)
-                });
-                mean_x_total_before += mean_x_total_lanes[0] + mean_x_total_lanes[1], mean_x_total_lanes[0] = mean_x_total_lanes[1] = fg::all<V>(0.0f);
-            }
-            mean_x_total_lanes[0] = mean_x_total_before;
-            const V mean_x_total = state.mean_x_total = mean_x_total_lanes[0] + mean_x_total_lanes[1];
+            fg::sums<V, 2> mean_x_total_lanes;
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                mean_x_total_lanes[turn] += x;  // texts.py  return fg.var(x), fg.mean(x)
+            }, mean_x_total_lanes);
+            const V mean_x_total = state.mean_x_total = mean_x_total_lanes.so_far;
             const V count = state.count = fg::all<V>(float(arrays.n_cols));
             const V mean_x_anchor = fg::shift_anchor(mean_x_total / count);
-            V mean_pow_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            V sum_dev_lanes[2] = {fg::all<V>(0.0f), fg::all<V>(0.0f)};
-            auto mean_pow_before = fg::all<V>(0.0f);
-            auto sum_dev_before = fg::all<V>(0.0f);
-            for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {
-                end = arrays.n_cols - begin < 32 ? arrays.n_cols : begin + 32;
-                fg::each_by_turns<float>(begin, end, [&](int64_t col, auto, auto turn) {
-                    const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
-                    const V x_minus_mean_x = x - mean_x_anchor;
-                    mean_pow_lanes[turn] += x_minus_mean_x * x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
-                    sum_dev_lanes[turn] += x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
-                });
-                mean_pow_before += mean_pow_lanes[0] + mean_pow_lanes[1], mean_pow_lanes[0] = mean_pow_lanes[1] = fg::all<V>(0.0f);
-                sum_dev_before += sum_dev_lanes[0] + sum_dev_lanes[1], sum_dev_lanes[0] = sum_dev_lanes[1] = fg::all<V>(0.0f);
-            }
-            mean_pow_lanes[0] = mean_pow_before;
-            sum_dev_lanes[0] = sum_dev_before;
-            state.mean_pow = mean_pow_lanes[0] + mean_pow_lanes[1];
-            state.sum_dev = sum_dev_lanes[0] + sum_dev_lanes[1];
+            fg::sums<V, 2> mean_pow_lanes;
+            fg::sums<V, 2> sum_dev_lanes;
+            fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
+                const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
+                const V x_minus_mean_x = x - mean_x_anchor;
+                mean_pow_lanes[turn] += x_minus_mean_x * x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
+                sum_dev_lanes[turn] += x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
+            }, mean_pow_lanes, sum_dev_lanes);
+            state.mean_pow = mean_pow_lanes.so_far;
+            state.sum_dev = sum_dev_lanes.so_far;
         }
         const V mean_x = fg::quotient(state.mean_x_total, float(row.n_cols));  // texts.py  return fg.var(x), fg.mean(x)
         const V mean_pow = fg::select(fg::is_finite(mean_x), fg::quotient(state.mean_pow, float(row.n_cols)), fg::all<V>(fg::nan));  // texts.py  return fg.var(x), fg.mean(x)

@@ -14,16 +14,17 @@ from fusegen.backend.problem import Problem
 from fusegen.backend.target import CpuTarget
 from fusegen.ir.kernel import Program
 
-CHUNK_BYTES = 1024
-"""Of one array, in the compute type: read once from memory, then from the first-level cache."""
+CHUNK_BYTES = 8 << 10
+"""Of one array, in the compute type: read once from memory, then from the first-level cache. Folds
+across lanes and pivots that move wait for every lane, once a chunk: in chunks of an eighth a
+softmax takes a tenth longer, a short list twice as long."""
 
-CHUNK_VECTORS = 64
-"""A chunk's where vectors have 64 bytes, so that folds across lanes, which wait for every lane,
-cost little."""
+IN_ORDER, LONG_LIST_BYTES = 8, 2 << 10
+"""Longest lists that are kept in order by insertion, and a chunk's bytes beside longer ones: these
+are marked and taken between chunks, while rows keep coming from memory if that is soon."""
 
-IN_ORDER, LONG_LIST_VECTORS = 8, 32
-"""Longest lists that are kept in order by insertion, and a chunk's vectors beside longer ones:
-these are marked and taken between chunks, while rows keep coming from memory if that is soon."""
+PAIR_BYTES = 1 << 10
+"""A chunk's of rows over vectors: its elements are made for many rows at a time."""
 
 SHORT_VECTORS = 32
 """Rows of no more than these take turns: what one has just computed, and needs next, takes longer
@@ -109,9 +110,13 @@ def select_cpu(
     check_chunk(program, target, chunk)
     lanes = lanes_of(program, target)
     if chunk is None:
-        chunk = CHUNK_BYTES // program.kernels[0].compute.itemsize
-        if target.vector_bytes == 64 and not program.has_vectors:
-            monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
-            long_lists = any(c.k > IN_ORDER for monoid in monoids for c in monoid.lists)
-            chunk = (LONG_LIST_VECTORS if long_lists else CHUNK_VECTORS) * lanes
+        chunk = _chunk_bytes(program) // program.kernels[0].compute.itemsize
     return CpuSchedule(target=target, lanes=lanes, chunk=chunk)
+
+
+def _chunk_bytes(program: Program) -> int:
+    if program.has_vectors:
+        return PAIR_BYTES
+    monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
+    long_lists = any(c.k > IN_ORDER for monoid in monoids for c in monoid.lists)
+    return LONG_LIST_BYTES if long_lists else CHUNK_BYTES

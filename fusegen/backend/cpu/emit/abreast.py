@@ -7,7 +7,7 @@ also where it is alone: what it comes to does not depend on how many there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.backend.cpu.abreast import Room, room_abreast
@@ -15,9 +15,9 @@ from fusegen.backend.cpu.emit.dialect import C_TYPES, CpuDialect
 from fusegen.backend.cpu.emit.memory import load, store
 from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.peaks import Peaks
-from fusegen.backend.cpu.emit.phases import EXTREME, is_extreme, joined, lanes_of_fold, start
+from fusegen.backend.cpu.emit.phases import is_extreme, joined, lanes_of_fold, no_sum, nothing
 from fusegen.backend.cpu.emit.scope import RowScope, sweep_exprs
-from fusegen.backend.cpu.emit.state import anchor_text, identity_of, is_count, zero_of
+from fusegen.backend.cpu.emit.state import anchor_text, identity_of, is_count
 from fusegen.backend.cpu.schedule import CpuSchedule
 from fusegen.backend.emit.comments import noted
 from fusegen.backend.emit.folds import taken_in
@@ -27,9 +27,7 @@ from fusegen.ir.dtypes import DType
 from fusegen.ir.expr import Expr, Var, variables
 from fusegen.ir.kernel import N_COLS, Kernel, Let, Sweep
 from fusegen.ir.kernel_walk import used_in, with_values
-from fusegen.ir.monoid import Best, Folded, KBest, Level, Moving
-
-TOGETHER = 32  # columns are added up, then to those before: n one by one are off by n roundings
+from fusegen.ir.monoid import Best, Folded, KBest, Level
 
 
 @dataclass(frozen=True)
@@ -105,10 +103,10 @@ class _Printer:
         folded = [f for f in self.monoid.folded if not is_count(f)]
         todo = [*folded, *self.peaks.owns]
         for f in todo:
-            yield (start(f"{fg(EXTREME[f.fold])}<V>", f.name, "", by_turns=True) if is_extreme(f)
-                   else self._nothing(f, identity_of(f, self.scope.dialect)))
+            yield nothing(f, self.lanes.type_in(f.kind), identity_of(f, self.scope.dialect),
+                          by_turns=True)
         if todo:
-            sums = [f for f in folded if f.fold == "sum"]
+            sums = [f.name for f in folded if f.fold == "sum"]
             yield from self._loop([f.lift for f in todo], map(self._next, todo), sums)
         for f in self.monoid.folded:
             both = joined(f, by_turns=True)
@@ -121,13 +119,6 @@ class _Printer:
         taken = f"{place}.take({lift});" if is_extreme(f) else taken_in(f, place, lift, fg)
         return noted(taken, self.notes.get(f.name, ""))
 
-    def _nothing(self, component: Folded | Moving, value: str) -> str:
-        kind = self.lanes.type_in(component.kind)
-        return start(kind, component.name, self._all(component, value), by_turns=True)
-
-    def _all(self, component: Folded | Moving, value: str) -> str:
-        return f"{fg('all')}<{self.lanes.type_in(component.kind)}>({value})"
-
     def _level(self, number: int, level: Level) -> Iterator[str]:
         """Pivots that are known now, and the sums relative to them."""
         for p in level.pivots:
@@ -138,7 +129,7 @@ class _Printer:
         used = {n for m in level.moving for n in variables(m.lift)}
         relatives = [r for r in self.monoid.relatives if r.name in used]
         for m in level.moving:
-            yield self._nothing(m, zero_of(m.kind, self.scope.dialect))
+            yield no_sum(self.lanes.type_in(m.kind), m.name, by_turns=True)
         steps = []
         for r in relatives:
             u = self.monoid.relative(r, lambda n: Var(self.monoid.pivot(n).anchor, varying=True))
@@ -147,32 +138,21 @@ class _Printer:
             added = f"{lanes_of_fold(m.name, by_turns=True)} += {lanes.text(m.lift)};"
             steps.append(noted(added, self.notes.get(m.name, "")))
         lifts = [m.lift for m in level.moving]
-        yield from self._loop([*lifts, *(r.atom for r in relatives)], steps, level.moving)
+        yield from self._loop([*lifts, *(r.atom for r in relatives)], steps,
+                              [m.name for m in level.moving])
         last = number + 1 == len(self.monoid.levels)
         for m in level.moving:
             known = "" if last else f"const {self.lanes.type_in(m.kind)} {m.name} = "
-            yield f"{known}state.{m.name} = {m.name}_lanes[0] + {m.name}_lanes[1];"
+            yield f"{known}state.{m.name} = {m.name}_lanes.so_far;"
 
     def _loop(
-        self, exprs: Iterable[Expr], steps: Iterable[str], sums: Sequence[Folded | Moving]
+        self, exprs: Iterable[Expr], steps: Iterable[str], sums: Iterable[str]
     ) -> Iterator[str]:
         """Over the columns, two folds by turns."""
-        span = "begin, end" if sums else "0, arrays.n_cols"
-        found = [f"{fg('each_by_turns')}<{self.lanes.real}>({span}, "
-                 "[&](int64_t col, auto, auto turn) {",
-                 *(f"    {line}" for line in (*self._items(exprs), *steps)), "});"]
-        return self._in_runs(found, sums) if sums else iter(found)
-
-    def _in_runs(self, loop: Iterable[str], sums: Sequence[Folded | Moving]) -> Iterator[str]:
-        """The loop for each run of columns, whose sums are added to those before."""
-        nothing = {f.name: self._all(f, zero_of(f.kind, self.lanes)) for f in sums}
-        yield from (f"auto {n}_before = {value};" for n, value in nothing.items())
-        yield "for (int64_t begin = 0, end; begin < arrays.n_cols; begin = end) {"
-        yield f"    end = arrays.n_cols - begin < {TOGETHER} ? arrays.n_cols : begin + {TOGETHER};"
-        yield from (f"    {line}" for line in loop)
-        yield from (f"    {n}_before += {n}_lanes[0] + {n}_lanes[1], "
-                    f"{n}_lanes[0] = {n}_lanes[1] = {value};" for n, value in nothing.items())
-        yield from ("}", *(f"{n}_lanes[0] = {n}_before;" for n in nothing))
+        yield (f"{fg('each_by_turns')}<{self.lanes.real}>(0, arrays.n_cols, "
+               "[&](int64_t col, auto, auto turn) {")
+        yield from (f"    {line}" for line in (*self._items(exprs), *steps))
+        yield f"}}{''.join(f', {name}_lanes' for name in sums)});"
 
     def _items(self, exprs: Iterable[Expr]) -> Iterator[str]:
         """Sources and lets, in order, that these element expressions use."""

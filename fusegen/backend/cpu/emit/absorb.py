@@ -13,7 +13,6 @@ from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import own_phase
 from fusegen.backend.cpu.emit.peaks import Peaks
 from fusegen.backend.cpu.emit.phases import (
-    EXTREME,
     Gathered,
     Part,
     Phase,
@@ -22,8 +21,9 @@ from fusegen.backend.cpu.emit.phases import (
     is_quick,
     joined,
     lanes_of_fold,
+    no_sum,
+    nothing,
     numbered,
-    start,
     total,
 )
 from fusegen.backend.cpu.emit.scope import RowScope, element_exprs, pivot_exprs, sum_exprs
@@ -142,7 +142,7 @@ class AbsorbPrinter(LaneLines):
                       for f in self.monoid.folded if f.name not in self.vectors]
         return Phase("What each base monoid makes of the chunk.", tuple(before), divisors,
                      loop=tuple(loop) if todo or weights else (), by_turns=turns,
-                     after=tuple(after))
+                     sums=tuple(f.name for f in todo if f.fold == "sum"), after=tuple(after))
 
     def _by_turns(self, exprs: Sequence[Expr]) -> bool:
         """Do two folds take turns? Where a part of a vector can be the last one's turn."""
@@ -151,10 +151,7 @@ class AbsorbPrinter(LaneLines):
 
     def _first(self, f: Folded, turns: bool) -> str:
         kind = self.lanes.type_in(f.kind)
-        if is_extreme(f):
-            return start(f"{fg(EXTREME[f.fold])}<V>", f.name, "", by_turns=turns)
-        value = f"{fg('all')}<{kind}>({identity_of(f, self.row)})"
-        return start(kind, f.name, value, by_turns=turns)
+        return nothing(f, kind, identity_of(f, self.row), by_turns=turns)
 
     def _next(self, f: Folded, turns: bool, lanes: CpuDialect) -> str:
         lift = self.live(lanes.text(f.lift), identity_of(f, self.row))
@@ -206,7 +203,7 @@ class AbsorbPrinter(LaneLines):
         apart = [self.monoid.relative(r, lambda n: Var(self.monoid.pivot(n).anchor))
                  for r in relatives]
         plain, divisors = self.divided([*every, *apart])
-        before = [self._no_sum(m, turns) for m in moving]
+        before = [no_sum(self.lanes.type_in(m.kind), m.name, by_turns=turns) for m in moving]
         loop = self.items(every, plain)
         loop += [f"const V {r.name} = {plain.text(u)};"
                  for r, u in zip(relatives, apart, strict=True)]
@@ -222,12 +219,13 @@ class AbsorbPrinter(LaneLines):
         loop += [self._weight(w, lanes) for w in weights]
         if number + 1 < len(self.monoid.levels):  # later pivots move the sums so far first
             after = [f"const {self.row.type_of(m.kind)} {m.name} = "
-                     f"state.{m.name} + {total(m.name, by_turns=turns)};" for m in moving]
+                     f"state.{m.name} + {total(m.name)};" for m in moving]
         else:
-            after = [f"state.{m.name} += {total(m.name, by_turns=turns)};" for m in moving]
+            after = [f"state.{m.name} += {total(m.name)};" for m in moving]
         after += kept.note() if kept else []
         return Phase(f"Sums relative to {pivots_text(level, self.monoid)}.", tuple(before),
-                     divisors, loop=tuple(loop), by_turns=turns, after=tuple(after))
+                     divisors, loop=tuple(loop), by_turns=turns,
+                     sums=tuple(m.name for m in moving), after=tuple(after))
 
     def _weights(self, component: Folded | Moving) -> tuple[Weight, ...]:
         """What a sum of vectors is made with."""
@@ -239,11 +237,6 @@ class AbsorbPrinter(LaneLines):
         place = f"row.{weight.name} + (col - row.tile)"
         value = lanes.text(weight.value)
         return store(self.kernel.compute, place, value, replace(self.lanes, partly=False))
-
-    def _no_sum(self, moving: Moving, turns: bool) -> str:
-        kind = self.lanes.type_in(moving.kind)
-        zero = zero_of(moving.kind, self.row)
-        return start(kind, moving.name, f"{fg('all')}<{kind}>({zero})", by_turns=turns)
 
     def _select(self, best: Best | KBest) -> Phase:
         """Candidates for a list or a leader; most chunks hold none."""

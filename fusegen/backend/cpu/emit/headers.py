@@ -24,9 +24,12 @@ HEADERS: dict[str, tuple[str, ...]] = {
         "total", "product", "both",
     ),
     "order": ("lanes_where", "descending", "ascending", "precedes"),
+    "walk": (
+        "all_lanes", "first_lanes", "sums", "each", "each_by_turns", "each_whole", "until",
+        "over_entries",
+    ),
     "memory": (
-        "prefetch", "expect", "all_lanes", "first_lanes", "each", "each_by_turns", "until",
-        "over_entries", "fetch", "put", "load", "store", "largest_of",
+        "prefetch", "expect", "fetch", "put", "load", "store", "largest_of",
     ),
     "results": (
         "expect_end", "expect_part", "whole_lines", "past_lines", "each_result", "published",

@@ -34,6 +34,7 @@ class Phase:
     search: str = ""  # the function that visits the chunk, if one does, and its first arguments
     loop: tuple[str, ...] = ()
     by_turns: bool = False  # do vectors go to two folds by turns?
+    sums: tuple[str, ...] = ()  # lanes that it adds up, run by run
     after: tuple[str, ...] = ()
     number: int = 0  # in the sweep
     asks: bool = False  # for memory ahead, step by step?
@@ -46,6 +47,11 @@ class Phase:
             arrays = ", ".join(f"row.{name}" for name in self.past)
             return f"{fg('each_result')}<V>({fg('past_lines')}(row.past, begin, end, {arrays}), "
         return f"{fg('each_by_turns' if self.by_turns else 'each')}<V>("
+
+    @property
+    def ended(self) -> str:
+        """What the visitor is told behind the loop: of which lanes a run ends."""
+        return "".join(f", {name}_lanes" for name in self.sums)
 
 
 @dataclass(frozen=True)
@@ -101,15 +107,25 @@ def lanes_of_fold(name: str, *, by_turns: bool) -> str:
     return f"{name}_lanes{'[turn]' if by_turns else ''}"
 
 
-def start(kind: str, name: str, value: str, *, by_turns: bool) -> str:
-    """The declaration of lanes that nothing has been folded into."""
-    if not by_turns:
-        return f"{kind} {name}_lanes{f' = {value}' if value else ''};"
-    return f"{kind} {name}_lanes[2]{f' = {{{value}, {value}}}' if value else ''};"
+def nothing(f: Folded, kind: str, identity: str, *, by_turns: bool) -> str:
+    """The declaration of lanes of this type that no element has been folded into."""
+    if f.fold == "sum":
+        return no_sum(kind, f.name, by_turns=by_turns)
+    if is_extreme(f):
+        return f"{fg(EXTREME[f.fold])}<V> {f.name}_lanes{'[2]' if by_turns else ''};"
+    value = f"{fg('all')}<{kind}>({identity})"
+    return f"{kind} {f.name}_lanes{f'[2] = {{{value}, {value}}}' if by_turns else f' = {value}'};"
+
+
+def no_sum(kind: str, name: str, *, by_turns: bool) -> str:
+    """The same of a sum about pivots."""
+    return f"{fg('sums')}<{kind}{', 2' if by_turns else ''}> {name}_lanes;"
 
 
 def joined(f: Folded, *, by_turns: bool) -> str:
     """The lanes of all turns."""
+    if f.fold == "sum":
+        return f"{f.name}_lanes.so_far"
     one, other = f"{f.name}_lanes[0]", f"{f.name}_lanes[1]"
     if not by_turns:
         return f"{f.name}_lanes"
@@ -122,7 +138,6 @@ def across(f: Folded, *, by_turns: bool) -> str:
     return f"{lanes}.across()" if is_extreme(f) else f"{fg(_ACROSS[f.fold])}({lanes})"
 
 
-def total(name: str, *, by_turns: bool) -> str:
+def total(name: str) -> str:
     """The sum of the lanes."""
-    joined = f"{name}_lanes[0] + {name}_lanes[1]"
-    return f"{fg('total')}({joined if by_turns else f'{name}_lanes'})"
+    return f"{fg('total')}({name}_lanes.so_far)"

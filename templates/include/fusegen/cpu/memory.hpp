@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-#include <fusegen/cpu/vectors.hpp>
+#include <fusegen/cpu/walk.hpp>
 
 namespace fusegen {
 
@@ -31,81 +31,6 @@ inline void expect(T* to, int64_t n, int64_t part)
         __builtin_prefetch(to + 2 * line * part, 1);
         __builtin_prefetch(to + 2 * line * part + line, 1);
     }
-}
-
-// Which lanes of a vector are columns of the chunk: every one. What is not is left alone.
-struct all_lanes {
-    template <typename T, typename S>
-    T operator()(T v, S) const
-    {
-        return v;
-    }
-};
-
-// The same at the end of a row: the first n lanes.
-struct first_lanes {
-    int64_t n;
-
-    template <typename T, typename S>
-    T operator()(T v, S otherwise) const
-    {
-        typedef std::conditional_t<sizeof v[0] == 8, int64_t, int32_t> number;
-        typedef number numbers __attribute__((vector_size(sizeof(T))));
-        numbers at;
-        for (size_t i = 0; i < sizeof(T) / sizeof(number); ++i)
-            at[i] = i;
-        return at < number(n) ? v : all<T>(otherwise);
-    }
-};
-
-// Columns [begin, end), a vector of lanes at a time.
-template <typename V, typename F>
-inline void each(int64_t begin, int64_t end, F visit)
-{
-    for (; begin + width<V> <= end; begin += width<V>)
-        visit(begin, all_lanes());
-    if (begin < end)
-        visit(begin, first_lanes{end - begin});
-}
-
-// The same, two vectors at a time: `visit` is told whose turn it is, 0 or 1, of two folds. A fold waits
-// for what it has made of the last vector; two wait side by side.
-template <typename V, typename F>
-inline void each_by_turns(int64_t begin, int64_t end, F visit)
-{
-    constexpr std::integral_constant<int, 0> one{};
-    constexpr std::integral_constant<int, 1> other{};
-    for (; begin + 2 * width<V> <= end; begin += 2 * width<V>) {
-        visit(begin, all_lanes(), one);
-        visit(begin + width<V>, all_lanes(), other);
-    }
-    if (begin + width<V> <= end) {
-        visit(begin, all_lanes(), one);
-        begin += width<V>;
-    }
-    if (begin < end)
-        visit(begin, first_lanes{end - begin}, other);
-}
-
-// Likewise, one after the other, until `visit` says that it is done.
-template <typename V, typename F>
-inline void until(int64_t begin, int64_t end, F visit)
-{
-    for (; begin + width<V> <= end; begin += width<V>)
-        if (visit(begin, all_lanes()))
-            return;
-    if (begin < end)
-        visit(begin, first_lanes{end - begin});
-}
-
-// All K entries of a list, a vector of lanes at a time.
-template <int64_t K, typename F>
-inline void over_entries(F visit)
-{
-    for (int64_t entry = 0; entry + width<lanes> <= K; entry += width<lanes>)
-        visit(entry, all_lanes());
-    if constexpr (K % width<lanes> != 0)
-        visit(K - K % width<lanes>, first_lanes{K % width<lanes>});
 }
 
 // A T from memory.

@@ -2,6 +2,7 @@
 // Full rows of results to memory: through the caches, or past them by non-temporal stores.
 
 #include <cstdint>
+#include <cstring>
 #include <fusegen/cpu/memory.hpp>
 #include <fusegen/cpu/vectors.hpp>
 
@@ -15,31 +16,50 @@ struct result_lanes : all_lanes {
     const bool past;
 };
 
+#ifdef __SSE2__
+#if defined(__AVX512F__)
+constexpr size_t widest_store = 64;
+#elif defined(__AVX__)
+constexpr size_t widest_store = 32;
+#else
+constexpr size_t widest_store = 16;
+#endif
+
+// Whole vectors of the processor's past the caches. Vectors of wide elements are several.
+template <typename T>
+inline void put_past(void* to, T v)
+{
+    constexpr size_t part = sizeof v < widest_store ? sizeof v : widest_store;
+    typedef typename pack<long long, part / 8>::type words;
+    words parts[sizeof v / part];
+    std::memcpy(parts, &v, sizeof v);
+    words* at = static_cast<words*>(to);
+    for (const words& one : parts) {
+#ifdef __clang__
+        __builtin_nontemporal_store(one, at++);
+#else
+        if constexpr (part == 16)
+            __builtin_ia32_movntdq(at++, one);
+#ifdef __AVX__
+        if constexpr (part == 32)
+            __builtin_ia32_movntdq256(at++, one);
+#endif
+#ifdef __AVX512F__
+        if constexpr (part == 64)
+            __builtin_ia32_movntdq512(at++, one);
+#endif
+#endif
+    }
+}
+#endif
+
 template <typename T, typename E>
 inline void put(E* to, T v, result_lanes live)
 {
 #ifdef __SSE2__
-    if constexpr (sizeof v == 16 || sizeof v == 32 || sizeof v == 64) {
-        if (live.past) {
-            typedef typename pack<long long, sizeof v / 8>::type words;
-            words* const at = reinterpret_cast<words*>(to);
-#ifdef __clang__
-            __builtin_nontemporal_store(as<words>(v), at);
-#else
-            if constexpr (sizeof v == 16)
-                __builtin_ia32_movntdq(at, as<words>(v));
-#ifdef __AVX__
-            if constexpr (sizeof v == 32)
-                __builtin_ia32_movntdq256(at, as<words>(v));
-#endif
-#ifdef __AVX512F__
-            if constexpr (sizeof v == 64)
-                __builtin_ia32_movntdq512(at, as<words>(v));
-#endif
-#endif
-            return;
-        }
-    }
+    if constexpr (sizeof v % 16 == 0)
+        if (live.past)
+            return put_past(to, v);
 #endif
     put(to, v, all_lanes());
 }
