@@ -102,7 +102,7 @@ TYPES = (dt.BOOL, dt.INT8, dt.UINT8, dt.INT16, dt.INT32, dt.INT64, dt.FLOAT16, d
 
 
 @pytest.mark.parametrize("target", LEVELS.values(), ids=lambda t: t.name)
-@pytest.mark.parametrize("compute", (dt.FLOAT32, dt.FLOAT64), ids=str)
+@pytest.mark.parametrize("compute", [dt.FLOAT32, dt.FLOAT64], ids=str)
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_every_type_goes_past_from_vectors_of_every_width(kind, compute, target, monkeypatch):
     """A vector of results may be wider than a store of the processor, or narrower."""

@@ -20,14 +20,14 @@ _BESIDE = """
     for_chunks_ahead for_chunks_early for_columns for_group for_held for_items for_some for_tile
     found free from gather gather_slices give_out given greatest greatest_item gridDim
     grid_reduce group guess guess_threshold head head_of held_at held_live here high i identity
-    in_sixteens inner isfinite isinf isnan item item_of_bit item_stages items j keep_items key
-    key_at keys keys_of known known_values lane lane_column lane_mask lane_row lanes lanes_least
-    lanes_reduce last last_of_row leads least leave_pieces list list_memory live live_vectors
-    llabs load load_along load_columns load_items load_shifted load_vector look_again lost low
-    make_float2 make_room make_uint4 max may_guess meet_cluster meet_team memory merge
-    merge_rows merged min mine more moved n_cols n_cols_wide n_inner n_live n_rows n_vectors
-    near next none_better number numbers of_all of_batch of_columns of_row of_rows offer
-    offer_element opaque order_in_cluster orders other outer own own_entries own_state
+    in_runs in_sixteens inner isfinite isinf isnan item item_of_bit item_stages items j
+    keep_items key key_at keys keys_of known known_values lane lane_column lane_mask lane_row
+    lanes lanes_least lanes_reduce last last_of_row leads least leave_pieces list list_memory
+    live live_vectors llabs load load_along load_columns load_items load_shifted load_vector
+    look_again lost low make_float2 make_room make_uint4 max may_guess meet_cluster meet_team
+    memory merge merge_rows merged min mine more moved n_cols n_cols_wide n_inner n_live n_rows
+    n_vectors near next none_better number numbers of_all of_batch of_columns of_row of_rows
+    offer offer_element opaque order_in_cluster orders other outer own own_entries own_state
     own_weights owner owns parity part part_of part_of_state partial_states parts passed past
     peak pending pending_items pending_pairs per_group phase pick piece pieces pivots place
     place_of power_factor pragma prelude product publish put_in_order r raise rank ranked reach

@@ -103,7 +103,7 @@ inline void merge(State& state, State& part)
 }
 
 // One chunk, columns [begin, end): a whole number of V.
-template <typename V>
+template <typename V, bool in_runs = true>
 inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
@@ -123,14 +123,14 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     state.max_x = max_x;
 
     // 3. Sums relative to max_x.
-    fg::sums<V> sum_exp_lanes;
+    fg::sums<V, 1, in_runs> sum_exp_lanes;
     fg::each_whole<V>(begin, end, [&](int64_t col) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col);
         const V x_minus_max_x = x - max_x_anchor;
         sum_exp_lanes += fg::exp_below(x_minus_max_x);  // texts.py  return fg.logsumexp(x)
     }, sum_exp_lanes);
-    state.sum_exp += fg::total(sum_exp_lanes.so_far);
+    state.sum_exp += fg::total(sum_exp_lanes.each());
 }
 
 // Columns [begin, end) of a row, one element at a time.

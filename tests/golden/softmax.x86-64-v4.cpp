@@ -160,14 +160,14 @@ inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
 }
 
 // One chunk, columns [begin, end): sums relative to the pivots.
-template <typename V>
+template <typename V, bool in_runs = true>
 inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
     const float m_anchor = state.m_anchor;
 
     // 3. Sums relative to m.
-    fg::sums<V> sum_exp_lanes;
+    fg::sums<V, 1, in_runs> sum_exp_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
@@ -177,7 +177,7 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
             fg::store(row.terms + col, term);
         sum_exp_lanes += live(term, 0.0f);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     }, sum_exp_lanes);
-    state.sum_exp += fg::total(sum_exp_lanes.so_far);
+    state.sum_exp += fg::total(sum_exp_lanes.each());
     if (row.terms)
         row.pivots[begin / 2048] = state.m;
 }
@@ -310,7 +310,7 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last, void* 
             sweep_1::settle<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
         }
         for (int64_t i = 0; i < n; ++i)
-            sweep_1::add_up<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+            sweep_1::add_up<fg::lanes, false>(states_1[i], rows[i], 0, arrays.n_cols);
         for (int64_t i = 0; i < n; ++i)
             sweep_1::finish(states_1[i], known[i]);
         for (int64_t i = 0; i < n; ++i)

@@ -113,7 +113,7 @@ inline void merge(State& state, State& part)
 }
 
 // One chunk, columns [begin, end).
-template <typename V>
+template <typename V, bool in_runs = true>
 inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
@@ -133,14 +133,14 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     state.m = m;
 
     // 3. Sums relative to m.
-    fg::sums<V> sum_exp_lanes;
+    fg::sums<V, 1, in_runs> sum_exp_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_m = x - m_anchor;
         sum_exp_lanes += live(fg::exp_below(x_minus_m), 0.0f);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     }, sum_exp_lanes);
-    state.sum_exp += fg::total(sum_exp_lanes.so_far);
+    state.sum_exp += fg::total(sum_exp_lanes.each());
 }
 
 // Every list that is too long to be kept in order, with the function that gives its values: as many

@@ -119,7 +119,7 @@ inline void merge(State& state, State& part)
 }
 
 // One chunk, columns [begin, end).
-template <typename V>
+template <typename V, bool in_runs = true>
 inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
@@ -140,14 +140,14 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     state.m = m;
 
     // 3. Sums relative to m.
-    fg::sums<V> sum_exp_lanes;
+    fg::sums<V, 1, in_runs> sum_exp_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_m = x - m_anchor;
         sum_exp_lanes += live(fg::exp_below(x_minus_m), 0.0f);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
     }, sum_exp_lanes);
-    state.sum_exp += fg::total(sum_exp_lanes.so_far);
+    state.sum_exp += fg::total(sum_exp_lanes.each());
 
     // 4. top: only chunks with something ahead of the last of the 5 so far are searched.
     if (fg::rarely(state.top.admitted(chunk_m))) {
@@ -218,7 +218,7 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
         sweep_1::State states_1[rows_together];
         for (int64_t i = 0; i < n; ++i) {
             sweep_1::identity(states_1[i]);
-            sweep_1::absorb<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+            sweep_1::absorb<fg::lanes, false>(states_1[i], rows[i], 0, arrays.n_cols);
         }
         for (int64_t i = 0; i < n; ++i)
             sweep_1::finish(states_1[i], rows[i]);
@@ -253,13 +253,13 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             });
             const V m = state.m = fg::both(m_lanes[0], m_lanes[1]).each();
             const V m_anchor = fg::shift_anchor(m);
-            fg::sums<V, 2> sum_exp_lanes;
+            fg::sums<V, 2, true> sum_exp_lanes;
             fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
                 const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
                 const V x_minus_m = x - m_anchor;
                 sum_exp_lanes[turn] += fg::exp_below(x_minus_m);  // texts.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
             }, sum_exp_lanes);
-            state.sum_exp = sum_exp_lanes.so_far;
+            state.sum_exp = sum_exp_lanes.each();
             state.top.find(fg::both(m_lanes[0], m_lanes[1]), together, arrays.n_cols, [&](int64_t col) {
                 const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
                 return x;  // texts.py  return fg.topk(softmax(x), k, index_dtype=index_dtype)

@@ -161,23 +161,23 @@ inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
 }
 
 // One chunk, columns [begin, end): sums relative to the pivots.
-template <typename V>
+template <typename V, bool in_runs = true>
 inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
     const float max_x_anchor = state.max_x_anchor;
 
     // 3. Sums relative to max_x.
-    fg::sums<V> sum_exp_lanes;
-    fg::sums<V> sum_exp_x_lanes;
+    fg::sums<V, 1, in_runs> sum_exp_lanes;
+    fg::sums<V, 1, in_runs> sum_exp_x_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         const V x = fg::load<V>(row.x + col, live);
         const V x_minus_max_x = x - max_x_anchor;
         sum_exp_lanes += live(fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
         sum_exp_x_lanes += live(x * fg::exp_below(x_minus_max_x), 0.0f);  // algebra_cases.py  nu = fg.sum(y * x)
     }, sum_exp_lanes, sum_exp_x_lanes);
-    const float sum_exp = state.sum_exp + fg::total(sum_exp_lanes.so_far);
-    const float sum_exp_x = state.sum_exp_x + fg::total(sum_exp_x_lanes.so_far);
+    const float sum_exp = state.sum_exp + fg::total(sum_exp_lanes.each());
+    const float sum_exp_x = state.sum_exp_x + fg::total(sum_exp_x_lanes.each());
 
     // 4. The new max_x and nu; the sums so far move there.
     const float nu_anchor = fg::shift_anchor(sum_exp_x / sum_exp);
@@ -187,8 +187,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
     state.sum_exp_x = sum_exp_x;
 
     // 5. Sums relative to max_x and nu.
-    fg::sums<V> sum_dev2_exp_lanes;
-    fg::sums<V> sum_dev_exp_lanes;
+    fg::sums<V, 1, in_runs> sum_dev2_exp_lanes;
+    fg::sums<V, 1, in_runs> sum_dev_exp_lanes;
     fg::each<V>(begin, end, [&](int64_t col, auto live) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
@@ -197,8 +197,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
         sum_dev2_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu), 0.0f);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
         sum_dev_exp_lanes += live(fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu), 0.0f);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
     }, sum_dev2_exp_lanes, sum_dev_exp_lanes);
-    state.sum_dev2_exp += fg::total(sum_dev2_exp_lanes.so_far);
-    state.sum_dev_exp += fg::total(sum_dev_exp_lanes.so_far);
+    state.sum_dev2_exp += fg::total(sum_dev2_exp_lanes.each());
+    state.sum_dev_exp += fg::total(sum_dev_exp_lanes.each());
 }
 
 // One chunk, columns [begin, end).
@@ -265,7 +265,7 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
             sweep_1::settle<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
         }
         for (int64_t i = 0; i < n; ++i)
-            sweep_1::add_up<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+            sweep_1::add_up<fg::lanes, false>(states_1[i], rows[i], 0, arrays.n_cols);
         for (int64_t i = 0; i < n; ++i)
             sweep_1::finish(states_1[i], rows[i]);
     }
@@ -301,19 +301,19 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             });
             const V max_x = state.max_x = fg::both(max_x_lanes[0], max_x_lanes[1]).each();
             const V max_x_anchor = fg::shift_anchor(max_x);
-            fg::sums<V, 2> sum_exp_lanes;
-            fg::sums<V, 2> sum_exp_x_lanes;
+            fg::sums<V, 2, true> sum_exp_lanes;
+            fg::sums<V, 2, true> sum_exp_x_lanes;
             fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
                 const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
                 const V x_minus_max_x = x - max_x_anchor;
                 sum_exp_lanes[turn] += fg::exp_below(x_minus_max_x);  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))
                 sum_exp_x_lanes[turn] += x * fg::exp_below(x_minus_max_x);  // algebra_cases.py  nu = fg.sum(y * x)
             }, sum_exp_lanes, sum_exp_x_lanes);
-            const V sum_exp = state.sum_exp = sum_exp_lanes.so_far;
-            const V sum_exp_x = state.sum_exp_x = sum_exp_x_lanes.so_far;
+            const V sum_exp = state.sum_exp = sum_exp_lanes.each();
+            const V sum_exp_x = state.sum_exp_x = sum_exp_x_lanes.each();
             const V nu_anchor = fg::shift_anchor(sum_exp_x / sum_exp);
-            fg::sums<V, 2> sum_dev2_exp_lanes;
-            fg::sums<V, 2> sum_dev_exp_lanes;
+            fg::sums<V, 2, true> sum_dev2_exp_lanes;
+            fg::sums<V, 2, true> sum_dev_exp_lanes;
             fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
                 const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
                 const V x_minus_max_x = x - max_x_anchor;
@@ -321,8 +321,8 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
                 sum_dev2_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu * x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
                 sum_dev_exp_lanes[turn] += fg::zero_wins(fg::exp_below(x_minus_max_x), x_minus_nu);  // algebra_cases.py  return fg.sum(y * (x - nu) ** 2)
             }, sum_dev2_exp_lanes, sum_dev_exp_lanes);
-            state.sum_dev2_exp = sum_dev2_exp_lanes.so_far;
-            state.sum_dev_exp = sum_dev_exp_lanes.so_far;
+            state.sum_dev2_exp = sum_dev2_exp_lanes.each();
+            state.sum_dev_exp = sum_dev_exp_lanes.each();
         }
         const V max_x = state.max_x;  // algebra_cases.py  m = fg.max(x)
         const V sum_exp = fg::select(fg::is_finite(max_x), state.sum_exp, fg::all<V>(fg::nan));  // algebra_cases.py  return fg.exp(x - m) / fg.sum(fg.exp(x - m))

@@ -160,7 +160,7 @@ inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
 }
 
 // One chunk, columns [begin, end): sums relative to the pivots.
-template <typename V>
+template <typename V, bool in_runs = true>
 inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
@@ -169,8 +169,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
 
     // 3. Sums relative to sub_2 and lo.
     const fg::divisor<V> sub_2_anchor_divisor(sub_2_anchor);
-    fg::sums<V, 2> sum_pow_lanes;
-    fg::sums<V, 2> sum_dev_lanes;
+    fg::sums<V, 2, in_runs> sum_pow_lanes;
+    fg::sums<V, 2, in_runs> sum_dev_lanes;
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
@@ -178,8 +178,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
         sum_pow_lanes[turn] += live(x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
         sum_dev_lanes[turn] += live(x_minus_lo_over_sub_2, 0.0f);  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
     }, sum_pow_lanes, sum_dev_lanes);
-    state.sum_pow += fg::total(sum_pow_lanes.so_far);
-    state.sum_dev += fg::total(sum_dev_lanes.so_far);
+    state.sum_pow += fg::total(sum_pow_lanes.each());
+    state.sum_dev += fg::total(sum_dev_lanes.each());
 }
 
 // One chunk, columns [begin, end).
@@ -246,7 +246,7 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
             sweep_1::settle<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
         }
         for (int64_t i = 0; i < n; ++i)
-            sweep_1::add_up<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+            sweep_1::add_up<fg::lanes, false>(states_1[i], rows[i], 0, arrays.n_cols);
         for (int64_t i = 0; i < n; ++i)
             sweep_1::finish(states_1[i], rows[i]);
     }
@@ -287,16 +287,16 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             const V count = state.count = fg::all<V>(float(arrays.n_cols));
             const V sub_2_anchor = fg::scale_anchor(hi - lo);
             const V lo_anchor = fg::shift_anchor(lo);
-            fg::sums<V, 2> sum_pow_lanes;
-            fg::sums<V, 2> sum_dev_lanes;
+            fg::sums<V, 2, true> sum_pow_lanes;
+            fg::sums<V, 2, true> sum_dev_lanes;
             fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
                 const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
                 const V x_minus_lo_over_sub_2 = (x - lo_anchor) / sub_2_anchor;
                 sum_pow_lanes[turn] += x_minus_lo_over_sub_2 * x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
                 sum_dev_lanes[turn] += x_minus_lo_over_sub_2;  // algebra_cases.py  return fg.sum(((x - lo) / (hi - lo)) ** 2)
             }, sum_pow_lanes, sum_dev_lanes);
-            state.sum_pow = sum_pow_lanes.so_far;
-            state.sum_dev = sum_dev_lanes.so_far;
+            state.sum_pow = sum_pow_lanes.each();
+            state.sum_dev = sum_dev_lanes.each();
         }
         const V lo = state.lo;  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)
         const V hi = state.hi;  // algebra_cases.py  lo, hi = fg.min(x), fg.max(x)

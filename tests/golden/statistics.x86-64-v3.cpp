@@ -237,7 +237,7 @@ inline void merge(State& state, State& part)
 }
 
 // One chunk, columns [begin, end): a whole number of V.
-template <typename V>
+template <typename V, bool in_runs = true>
 inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
@@ -245,7 +245,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     // 1. What each base monoid makes of the chunk.
     fg::highest<V> max_x_lanes;
     fg::lowest<V> min_x_lanes;
-    fg::sums<V> mean_x_total_lanes;
+    fg::sums<V, 1, in_runs> mean_x_total_lanes;
     fg::each_whole<V>(begin, end, [&](int64_t col) {
         const V x = fg::load<V>(row.x + col);
         max_x_lanes.take(x);  // own_cases.py  spread = fg.max(x) - fg.min(x)
@@ -256,7 +256,7 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     // 2. The new mean_x; the sums so far move there.
     const float max_x = fg::greater_of(state.max_x, max_x_lanes.across());
     const float min_x = fg::lesser_of(state.min_x, min_x_lanes.across());
-    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes.so_far);
+    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes.each());
     const float count = state.count + float(end - begin);
     const float mean_x_anchor = fg::shift_anchor(mean_x_total / count);
     if (mean_x_anchor != state.mean_x_anchor)
@@ -267,16 +267,16 @@ inline void absorb(State& state, const Row& shared, int64_t begin, int64_t end)
     state.count = count;
 
     // 3. Sums relative to mean_x.
-    fg::sums<V> derived_lanes;
-    fg::sums<V> sum_dev_lanes;
+    fg::sums<V, 1, in_runs> derived_lanes;
+    fg::sums<V, 1, in_runs> sum_dev_lanes;
     fg::each_whole<V>(begin, end, [&](int64_t col) {
         const V x = fg::load<V>(row.x + col);
         const V x_minus_mean_x = x - mean_x_anchor;
         derived_lanes += x_minus_mean_x * x_minus_mean_x;  // own_cases.py  derived = fg.var(x)
         sum_dev_lanes += x_minus_mean_x;  // own_cases.py  derived = fg.var(x)
     }, derived_lanes, sum_dev_lanes);
-    state.derived += fg::total(derived_lanes.so_far);
-    state.sum_dev += fg::total(sum_dev_lanes.so_far);
+    state.derived += fg::total(derived_lanes.each());
+    state.sum_dev += fg::total(sum_dev_lanes.each());
 
     // 4. welford_state: every lane by itself, then the lanes.
     auto welford_state_lanes = WelfordMonoid<V>::identity();

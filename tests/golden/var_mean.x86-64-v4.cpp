@@ -126,20 +126,20 @@ inline void merge(State& state, State& part)
 }
 
 // One chunk, columns [begin, end): the pivots, and the sums so far moved there.
-template <typename V>
+template <typename V, bool in_runs = true>
 inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
 
     // 1. What each base monoid makes of the chunk.
-    fg::sums<V, 2> mean_x_total_lanes;
+    fg::sums<V, 2, in_runs> mean_x_total_lanes;
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         const V x = fg::load<V>(row.x + col, live);
         mean_x_total_lanes[turn] += live(x, 0.0f);  // texts.py  return fg.var(x), fg.mean(x)
     }, mean_x_total_lanes);
 
     // 2. The new mean_x; the sums so far move there.
-    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes.so_far);
+    const float mean_x_total = state.mean_x_total + fg::total(mean_x_total_lanes.each());
     const float count = state.count + float(end - begin);
     const float mean_x_anchor = fg::shift_anchor(mean_x_total / count);
     if (mean_x_anchor != state.mean_x_anchor)
@@ -149,15 +149,15 @@ inline void settle(State& state, const Row& shared, int64_t begin, int64_t end)
 }
 
 // One chunk, columns [begin, end): sums relative to the pivots.
-template <typename V>
+template <typename V, bool in_runs = true>
 inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
 {
     const Row row = shared;  // so that compilers see: no store changes it
     const float mean_x_anchor = state.mean_x_anchor;
 
     // 3. Sums relative to mean_x.
-    fg::sums<V, 2> mean_pow_lanes;
-    fg::sums<V, 2> sum_dev_lanes;
+    fg::sums<V, 2, in_runs> mean_pow_lanes;
+    fg::sums<V, 2, in_runs> sum_dev_lanes;
     fg::each_by_turns<V>(begin, end, [&](int64_t col, auto live, auto turn) {
         fg::prefetch(row.x + col + 2048);
         const V x = fg::load<V>(row.x + col, live);
@@ -165,8 +165,8 @@ inline void add_up(State& state, const Row& shared, int64_t begin, int64_t end)
         mean_pow_lanes[turn] += live(x_minus_mean_x * x_minus_mean_x, 0.0f);  // texts.py  return fg.var(x), fg.mean(x)
         sum_dev_lanes[turn] += live(x_minus_mean_x, 0.0f);  // texts.py  return fg.var(x), fg.mean(x)
     }, mean_pow_lanes, sum_dev_lanes);
-    state.mean_pow += fg::total(mean_pow_lanes.so_far);
-    state.sum_dev += fg::total(sum_dev_lanes.so_far);
+    state.mean_pow += fg::total(mean_pow_lanes.each());
+    state.sum_dev += fg::total(sum_dev_lanes.each());
 }
 
 // One chunk, columns [begin, end).
@@ -229,10 +229,10 @@ inline void short_rows(const Arrays& arrays, int64_t first, int64_t last)
         sweep_1::State states_1[rows_together];
         for (int64_t i = 0; i < n; ++i) {
             sweep_1::identity(states_1[i]);
-            sweep_1::settle<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+            sweep_1::settle<fg::lanes, false>(states_1[i], rows[i], 0, arrays.n_cols);
         }
         for (int64_t i = 0; i < n; ++i)
-            sweep_1::add_up<fg::lanes>(states_1[i], rows[i], 0, arrays.n_cols);
+            sweep_1::add_up<fg::lanes, false>(states_1[i], rows[i], 0, arrays.n_cols);
         for (int64_t i = 0; i < n; ++i)
             sweep_1::finish(states_1[i], rows[i]);
     }
@@ -260,24 +260,24 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             V sum_dev;
         } state;
         {
-            fg::sums<V, 2> mean_x_total_lanes;
+            fg::sums<V, 2, true> mean_x_total_lanes;
             fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
                 const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
                 mean_x_total_lanes[turn] += x;  // texts.py  return fg.var(x), fg.mean(x)
             }, mean_x_total_lanes);
-            const V mean_x_total = state.mean_x_total = mean_x_total_lanes.so_far;
+            const V mean_x_total = state.mean_x_total = mean_x_total_lanes.each();
             const V count = state.count = fg::all<V>(float(arrays.n_cols));
             const V mean_x_anchor = fg::shift_anchor(mean_x_total / count);
-            fg::sums<V, 2> mean_pow_lanes;
-            fg::sums<V, 2> sum_dev_lanes;
+            fg::sums<V, 2, true> mean_pow_lanes;
+            fg::sums<V, 2, true> sum_dev_lanes;
             fg::each_by_turns<float>(0, arrays.n_cols, [&](int64_t col, auto, auto turn) {
                 const V x = fg::fetch<V>(x_tile + col * fg::width<V>);
                 const V x_minus_mean_x = x - mean_x_anchor;
                 mean_pow_lanes[turn] += x_minus_mean_x * x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
                 sum_dev_lanes[turn] += x_minus_mean_x;  // texts.py  return fg.var(x), fg.mean(x)
             }, mean_pow_lanes, sum_dev_lanes);
-            state.mean_pow = mean_pow_lanes.so_far;
-            state.sum_dev = sum_dev_lanes.so_far;
+            state.mean_pow = mean_pow_lanes.each();
+            state.sum_dev = sum_dev_lanes.each();
         }
         const V mean_x = fg::quotient(state.mean_x_total, float(row.n_cols));  // texts.py  return fg.var(x), fg.mean(x)
         const V mean_pow = fg::select(fg::is_finite(mean_x), fg::quotient(state.mean_pow, float(row.n_cols)), fg::all<V>(fg::nan));  // texts.py  return fg.var(x), fg.mean(x)

@@ -104,7 +104,7 @@ class _Printer:
         todo = [*folded, *self.peaks.owns]
         for f in todo:
             yield nothing(f, self.lanes.type_in(f.kind), identity_of(f, self.scope.dialect),
-                          by_turns=True)
+                          by_turns=True, in_runs="true")
         if todo:
             sums = [f.name for f in folded if f.fold == "sum"]
             yield from self._loop([f.lift for f in todo], map(self._next, todo), sums)
@@ -129,7 +129,7 @@ class _Printer:
         used = {n for m in level.moving for n in variables(m.lift)}
         relatives = [r for r in self.monoid.relatives if r.name in used]
         for m in level.moving:
-            yield no_sum(self.lanes.type_in(m.kind), m.name, by_turns=True)
+            yield no_sum(self.lanes.type_in(m.kind), m.name, by_turns=True, in_runs="true")
         steps = []
         for r in relatives:
             u = self.monoid.relative(r, lambda n: Var(self.monoid.pivot(n).anchor, varying=True))
@@ -143,7 +143,7 @@ class _Printer:
         last = number + 1 == len(self.monoid.levels)
         for m in level.moving:
             known = "" if last else f"const {self.lanes.type_in(m.kind)} {m.name} = "
-            yield f"{known}state.{m.name} = {m.name}_lanes.so_far;"
+            yield f"{known}state.{m.name} = {m.name}_lanes.each();"
 
     def _loop(
         self, exprs: Iterable[Expr], steps: Iterable[str], sums: Iterable[str]

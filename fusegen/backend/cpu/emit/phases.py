@@ -63,6 +63,11 @@ class Part:
     row_values: tuple[Line, ...]
     phases: tuple[Phase, ...]
 
+    @property
+    def adds_up(self) -> bool:
+        """Is it told whether columns are so many that sums have runs?"""
+        return any(phase.sums for phase in self.phases)
+
 
 @dataclass(frozen=True)
 class Gathered:
@@ -107,25 +112,27 @@ def lanes_of_fold(name: str, *, by_turns: bool) -> str:
     return f"{name}_lanes{'[turn]' if by_turns else ''}"
 
 
-def nothing(f: Folded, kind: str, identity: str, *, by_turns: bool) -> str:
+def nothing(
+    f: Folded, kind: str, identity: str, *, by_turns: bool, in_runs: str = "in_runs"
+) -> str:
     """The declaration of lanes of this type that no element has been folded into."""
     if f.fold == "sum":
-        return no_sum(kind, f.name, by_turns=by_turns)
+        return no_sum(kind, f.name, by_turns=by_turns, in_runs=in_runs)
     if is_extreme(f):
         return f"{fg(EXTREME[f.fold])}<V> {f.name}_lanes{'[2]' if by_turns else ''};"
     value = f"{fg('all')}<{kind}>({identity})"
     return f"{kind} {f.name}_lanes{f'[2] = {{{value}, {value}}}' if by_turns else f' = {value}'};"
 
 
-def no_sum(kind: str, name: str, *, by_turns: bool) -> str:
-    """The same of a sum about pivots."""
-    return f"{fg('sums')}<{kind}{', 2' if by_turns else ''}> {name}_lanes;"
+def no_sum(kind: str, name: str, *, by_turns: bool, in_runs: str = "in_runs") -> str:
+    """The same of a sum about pivots. in_runs: what says whether there may be many columns."""
+    return f"{fg('sums')}<{kind}, {2 if by_turns else 1}, {in_runs}> {name}_lanes;"
 
 
 def joined(f: Folded, *, by_turns: bool) -> str:
     """The lanes of all turns."""
     if f.fold == "sum":
-        return f"{f.name}_lanes.so_far"
+        return f"{f.name}_lanes.each()"
     one, other = f"{f.name}_lanes[0]", f"{f.name}_lanes[1]"
     if not by_turns:
         return f"{f.name}_lanes"
@@ -140,4 +147,4 @@ def across(f: Folded, *, by_turns: bool) -> str:
 
 def total(name: str) -> str:
     """The sum of the lanes."""
-    return f"{fg('total')}({name}_lanes.so_far)"
+    return f"{fg('total')}({name}_lanes.each())"

@@ -35,46 +35,41 @@ struct first_lanes {
 };
 
 // A sum, lane by lane, of vectors one after the other or by turns. One by one n terms are off by n roundings:
-// those of a run are added up, and then to the runs before.
-template <typename V, int turns = 1>
+// those of a run are added up, and then to the runs before. Short rows are one run.
+template <typename V, int turns = 1, bool has_runs = true>
 struct sums {
-    V so_far = V(), run[turns] = {};
+    static constexpr bool in_runs = has_runs;
+    V run[turns] = {}, before = V();
 
     V& operator[](int turn) { return run[turn]; }
     void operator+=(V term) { run[0] += term; }
+    V of_run() const { return turns == 1 ? run[0] : run[0] + run[turns - 1]; }
+    V each() const { return has_runs ? before + of_run() : of_run(); }
 
     void end_run()
     {
+        before += of_run();
         for (V& lanes : run)
-            so_far += lanes, lanes = V();
+            lanes = V();
     }
 };
 
-constexpr int64_t run_vectors = 64;
+// Columns of a run of these sums; all there are where nothing is added up, or rows are short.
+template <typename V, typename... S>
+constexpr int64_t run_columns = (false || ... || S::in_runs) ? 64 * width<V> : INT64_MAX;
 
-// Columns [begin, end) for `loop`, run by run where it adds up.
-template <typename V, typename F, typename... S>
-inline void in_runs(int64_t begin, int64_t end, F loop, S&... lanes)
-{
-    if constexpr (sizeof...(lanes) == 0)
-        return loop(begin, end);
-    for (int64_t stop; begin < end; begin = stop) {
-        stop = end - begin < (run_vectors + 1) * width<V> ? end : begin + run_vectors * width<V>;
-        loop(begin, stop);
-        (lanes.end_run(), ...);
-    }
-}
-
-// Columns [begin, end), a vector of lanes at a time.
+// Columns [begin, end), a vector of lanes at a time; what is added up of them.
 template <typename V, typename F, typename... S>
 inline void each(int64_t begin, int64_t end, F visit, S&... lanes)
 {
-    in_runs<V>(begin, end, [&](int64_t at, int64_t stop) {
-        for (; at + width<V> <= stop; at += width<V>)
-            visit(at, all_lanes());
-        if (at < stop)
-            visit(at, first_lanes{stop - at});
-    }, lanes...);
+    constexpr int64_t run = run_columns<V, S...>;
+    for (; end - begin > run; (lanes.end_run(), ...))
+        for (const int64_t stop = begin + run; begin < stop; begin += width<V>)
+            visit(begin, all_lanes());
+    for (; begin + width<V> <= end; begin += width<V>)
+        visit(begin, all_lanes());
+    if (begin < end)
+        visit(begin, first_lanes{end - begin});
 }
 
 // The same, two vectors at a time: `visit` is told whose turn it is, 0 or 1, of two folds. A fold waits
@@ -82,30 +77,37 @@ inline void each(int64_t begin, int64_t end, F visit, S&... lanes)
 template <typename V, typename F, typename... S>
 inline void each_by_turns(int64_t begin, int64_t end, F visit, S&... lanes)
 {
+    constexpr int64_t run = run_columns<V, S...>;
     constexpr std::integral_constant<int, 0> one{};
     constexpr std::integral_constant<int, 1> other{};
-    in_runs<V>(begin, end, [&](int64_t at, int64_t stop) {
-        for (; at + 2 * width<V> <= stop; at += 2 * width<V>) {
-            visit(at, all_lanes(), one);
-            visit(at + width<V>, all_lanes(), other);
+    for (; end - begin > run; (lanes.end_run(), ...)) {
+        for (const int64_t stop = begin + run; begin < stop; begin += 2 * width<V>) {
+            visit(begin, all_lanes(), one);
+            visit(begin + width<V>, all_lanes(), other);
         }
-        if (at + width<V> <= stop) {
-            visit(at, all_lanes(), one);
-            at += width<V>;
-        }
-        if (at < stop)
-            visit(at, first_lanes{stop - at}, other);
-    }, lanes...);
+    }
+    for (; begin + 2 * width<V> <= end; begin += 2 * width<V>) {
+        visit(begin, all_lanes(), one);
+        visit(begin + width<V>, all_lanes(), other);
+    }
+    if (begin + width<V> <= end) {
+        visit(begin, all_lanes(), one);
+        begin += width<V>;
+    }
+    if (begin < end)
+        visit(begin, first_lanes{end - begin}, other);
 }
 
-// The same of a whole number of vectors, whose lanes are all columns.
+// Likewise a whole number of vectors, whose lanes are all columns.
 template <typename V, typename F, typename... S>
 inline void each_whole(int64_t begin, int64_t end, F visit, S&... lanes)
 {
-    in_runs<V>(begin, end, [&](int64_t at, int64_t stop) {
-        for (; at < stop; at += width<V>)
-            visit(at);
-    }, lanes...);
+    constexpr int64_t run = run_columns<V, S...>;
+    for (; end - begin > run; (lanes.end_run(), ...))
+        for (const int64_t stop = begin + run; begin < stop; begin += width<V>)
+            visit(begin);
+    for (; begin < end; begin += width<V>)
+        visit(begin);
 }
 
 // Likewise, one after the other, until `visit` says that it is done.
