@@ -193,7 +193,7 @@ SPLIT = [softmax_topk, var_mean, layer_norm, cross_entropy, extremes]
 @pytest.mark.parametrize("fn", SPLIT, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("form", ["online", "unfused"])
 def test_results_do_not_depend_on_the_number_of_threads(fn, form):
-    n_cols = 2 * PIECE_COLUMNS + 12345
+    n_cols = 5 * PIECE_COLUMNS + 12345
     found = executable(fn, form, dtypes=LABELS if fn is cross_entropy else ())
     arrays = arrays_for(fn, 2, n_cols)
     alone = run(found, arrays, n_cols, threads=1)

@@ -9,7 +9,7 @@ from support.cpu_cases import executable, np_topk, run, topk
 from support.pairs import pairwise
 
 from fusegen.backend.cpu.toolchain import find_compiler
-from fusegen.backend.host.chunks import PIECE_COLUMNS
+from fusegen.backend.host.chunks import LIST_PIECE_COLUMNS
 from fusegen.backend.target import CPU_TARGETS, host_cpu, runnable
 from fusegen.ir import dtypes as dt
 from fusegen.lang import lang as fg
@@ -195,7 +195,7 @@ def test_what_is_computed_of_a_list(k, chunk):
 @pytest.mark.long
 @pytest.mark.parametrize("k", [5, 700])
 def test_lists_of_pieces_become_one(k):
-    n_cols = 2 * PIECE_COLUMNS + 7
+    n_cols = 2 * LIST_PIECE_COLUMNS + 7
     x = np.random.default_rng(0).integers(0, 3000, (2, n_cols)).astype("f4")
     x[1] = np.sort(x[1])
     found = executable(topk, constants=(("k", k),))

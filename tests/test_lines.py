@@ -97,7 +97,7 @@ def test_cpu_lines_use_what_they_spell(name: str, form: str) -> None:
     """The row and the values of earlier sweeps are parameters where, and only where, they are
     spelled."""
     work = work_of(name, form)
-    schedule = CpuSchedule(target=CPU_TARGETS["x86-64-v4"], lanes=16, chunk=256)
+    schedule = CpuSchedule(target=CPU_TARGETS["x86-64-v4"], lanes=16, chunk=256, piece=1 << 15)
     for kernel in work.result("lower").kernels:
         for view in cpu._kernel_view(kernel, schedule).sweeps:
             merge = view.state.merge if view.state else ()

@@ -94,7 +94,7 @@ def test_special_values_are_those_of_a_call():
 
 
 def test_long_rows_that_threads_share():
-    n = PIECE_COLUMNS + 1000
+    n = 8 * PIECE_COLUMNS + 1000
     x = np.random.default_rng(0).normal(0, 3, (2, n)).astype("f4")
     _, found = in_pieces(L["softmax"], [x], [0, n - 7, n])
     same_as(found, L["softmax"].reference(x))

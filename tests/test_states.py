@@ -109,7 +109,7 @@ def test_lists_of_any_length(roles, k):
 
 
 def test_rows_longer_than_a_thread_folds_at_once():
-    n = PIECE_COLUMNS + 1000
+    n = 8 * PIECE_COLUMNS + 1000
     x = np.random.default_rng(0).normal(0, 3, (2, n)).astype("f4")
     for name in ("logsumexp", "argmax", "var_mean"):
         p = PIPELINES[name]

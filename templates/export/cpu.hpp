@@ -55,7 +55,7 @@ inline bool outgrow_caches(__int128 n_bytes)
 }
 
 inline bool run_launch(const Launch& launch, const Given* given, const double* scalars, int64_t n_rows,
-                       int64_t n_cols, int64_t piece, int most)
+                       int64_t n_cols, int most)
 {
     std::vector<int64_t> words;
     for (const Slot& slot : launch.slots) switch (slot.what) {
@@ -70,14 +70,14 @@ inline bool run_launch(const Launch& launch, const Given* given, const double* s
         case Slot::float32: words.push_back(word_of<float>(scalars[slot.index])); break;
         case Slot::float64: words.push_back(word_of<double>(scalars[slot.index])); break;
     }
-    if (in_pieces(launch.step, n_rows, n_cols, piece, most))
-        return run_pieces(launch.step, words.data(), n_rows, n_cols, piece, most);
+    if (in_pieces(launch.step, n_rows, n_cols, most))
+        return run_pieces(launch.step, words.data(), n_rows, n_cols, most);
     const int threads = threads_for(static_cast<__int128>(n_rows) * n_cols, most);
     return run_rows(launch.step, words.data(), 0, n_rows, n_cols, threads);
 }
 
 inline bool run_program(const Program& program, const Text& text, const Given* given, const double* scalars,
-                        const Sizes& sizes, int64_t piece, int threads)
+                        const Sizes& sizes, int threads)
 {
     const int64_t n_rows = sizes.n_rows, n_cols = sizes.n_cols;
     std::vector<Given> arrays(given, given + text.n_parameters);
@@ -97,13 +97,13 @@ inline bool run_program(const Program& program, const Text& text, const Given* g
     for (const Between& b : program.between)
         if (!room(b.shape == Shape::row ? 1 : b.shape == Shape::row_vector ? b.k : n_cols, b.itemsize)) return false;
     for (const Launch& launch : program.launches)
-        if (!run_launch(launch, arrays.data(), scalars, n_rows, n_cols, piece, threads)) return false;
+        if (!run_launch(launch, arrays.data(), scalars, n_rows, n_cols, threads)) return false;
     return true;
 }
 
 // threads: at most so many; 0: as many as the process may have.
 inline int on_cpu(const Text& text, const Variant& variant, const std::vector<Level>& levels, const Given* given,
-                  const double* constants, const Sizes& sizes, int64_t piece, int threads)
+                  const double* constants, const Sizes& sizes, int threads)
 {
     const int64_t n_rows = sizes.n_rows, n_cols = sizes.n_cols;
     double scalars[kMost];
@@ -117,7 +117,7 @@ inline int on_cpu(const Text& text, const Variant& variant, const std::vector<Le
         if (level.runs()) try {
                 const bool small = static_cast<__int128>(n_rows) * n_cols < kSharedElements;
                 const int most = small ? 1 : threads ? threads : team();
-                if (run_program(level.program(), text, given, scalars, sizes, piece,
+                if (run_program(level.program(), text, given, scalars, sizes,
                                 most < 256 ? most : 256))
                     return kOk;
                 return fail(kNoMemory, "%s: there is no memory for %lld rows", text.name,

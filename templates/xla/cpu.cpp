@@ -30,7 +30,7 @@ struct Launch {
 };
 
 struct Plan {
-    int64_t n_rows, n_cols, piece_columns;
+    int64_t n_rows, n_cols;
     int threads;
     int64_t arrays;
     std::vector<Place> places;  // what arguments mean by an address
@@ -40,7 +40,7 @@ struct Plan {
 
     void read(Numbers& given)
     {
-        n_rows = given.next(), n_cols = given.next(), piece_columns = given.next();
+        n_rows = given.next(), n_cols = given.next();
         threads = static_cast<int>(given.next());
         arrays = given.next();
         places = read_places(given);
@@ -55,6 +55,7 @@ struct Plan {
         made.scratch = given.address<Scratch>();
         made.begin = given.address<Begin>();
         made.known_bytes = given.next();
+        made.piece = given.next();
         for (int64_t n = given.count(); n > 0; --n) {
             const int64_t kind = given.next();
             found.arguments.push_back({kind, given.next()});
@@ -77,8 +78,8 @@ struct Plan {
             std::vector<int64_t> words;
             for (const Argument& one : arguments) words.push_back(one.word(buffers, places));
             const bool good =
-                team > 1 && in_pieces(step, n_rows, n_cols, piece_columns, threads)
-                    ? run_pieces(step, words.data(), n_rows, n_cols, piece_columns, threads)
+                team > 1 && in_pieces(step, n_rows, n_cols, threads)
+                    ? run_pieces(step, words.data(), n_rows, n_cols, threads)
                     : run_rows(step, words.data(), 0, n_rows, n_cols, team);
             if (!good) return false;
         }

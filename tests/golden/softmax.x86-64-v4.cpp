@@ -8,7 +8,7 @@
 // Sweep 2    reads x
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference
 // Tree       block online, chunks of 2048
-// Schedule   vectors of 16, chunks of 2048, pieces of 262144 columns
+// Schedule   vectors of 16, chunks of 2048, pieces of 32768 columns
 // Bytes      reads each element twice, writes once
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 typedef float real;  // what is computed with
 typedef real lanes __attribute__((vector_size(64)));  // 16 at a time
-constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows on however many threads
+constexpr int64_t piece = 32768;  // columns folded in one go, of longer rows on however many threads
 
 }  // namespace
 

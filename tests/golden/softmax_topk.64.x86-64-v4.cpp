@@ -7,7 +7,7 @@
 //            top = best 64 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       block online, chunks of 512
-// Schedule   vectors of 16, chunks of 512, pieces of 262144 columns
+// Schedule   vectors of 16, chunks of 512, pieces of 131072 columns
 // Bytes      reads each element once, writes 768 bytes a row
 
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 
 typedef float real;  // what is computed with
 typedef real lanes __attribute__((vector_size(64)));  // 16 at a time
-constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows on however many threads
+constexpr int64_t piece = 131072;  // columns folded in one go, of longer rows on however many threads
 constexpr int64_t list_block = 2048;  // columns between two looks at the room of long lists
 
 }  // namespace

@@ -7,7 +7,7 @@
 //            top = best 5 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       block online, chunks of 2048
-// Schedule   vectors of 8, chunks of 2048, pieces of 262144 columns
+// Schedule   vectors of 8, chunks of 2048, pieces of 32768 columns
 // Bytes      reads each element once, writes 60 bytes a row
 
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 
 typedef float real;  // what is computed with
 typedef real lanes __attribute__((vector_size(32)));  // 8 at a time
-constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows on however many threads
+constexpr int64_t piece = 32768;  // columns folded in one go, of longer rows on however many threads
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 //            sum_dev_exp = a.sum_dev_exp·exp(a.max_x - max_x) + a.sum_exp·exp(a.max_x - max_x)·(a.nu - nu) + b.sum_dev_exp·exp(b.max_x - max_x) + b.sum_exp·exp(b.max_x - max_x)·(b.nu - nu)
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, known zero
 // Tree       block online, chunks of 2048
-// Schedule   vectors of 8, chunks of 2048, pieces of 262144 columns
+// Schedule   vectors of 8, chunks of 2048, pieces of 32768 columns
 // Bytes      reads each element once, writes 4 bytes a row
 
 #include <cmath>
@@ -21,7 +21,7 @@ namespace {
 
 typedef float real;  // what is computed with
 typedef real lanes __attribute__((vector_size(32)));  // 8 at a time
-constexpr int64_t piece = 262144;  // columns folded in one go, of longer rows on however many threads
+constexpr int64_t piece = 32768;  // columns folded in one go, of longer rows on however many threads
 
 }  // namespace
 

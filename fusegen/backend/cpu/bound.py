@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.backend.cpu.helper import HELPER
 from fusegen.backend.cpu.table import Array, Words, aligned, words_of, workspace
-from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.readers import address, allocation, pointer_reader
 from fusegen.backend.host.threads import thread_count
 
@@ -100,10 +99,10 @@ class CpuBound:
         HELPER.show_torch()
         steps = tuple(
             (*s.launch.addresses(), tuple((isinstance(w, str), self._places.get(w, w))
-                                          for w in s.words), s.launch.sweeps(), s.launch.multiple)
+                                          for w in s.words), s.launch.sweeps(), s.launch.multiple, s.launch.piece)
             for s in self._steps
         )
         made = tuple(allocation(m) or m for m in self._makers)
         workspaces = tuple(workspace(*w).nbytes for w in self._workspaces)
-        return (*self._shape, PIECE_COLUMNS, False, steps, made, workspaces, sizes, numbers, finish,
+        return (*self._shape, False, steps, made, workspaces, sizes, numbers, finish,
                 self)

@@ -13,7 +13,6 @@ from fusegen.backend.cpu.past import column_bytes, writes_rows
 from fusegen.backend.cpu.schedule import PART_ROWS, select_cpu
 from fusegen.backend.emit.render import render
 from fusegen.backend.exported import Part, Place, Text, Unit, Wish
-from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CPU_TARGETS, CpuTarget, host_cpu
 from fusegen.ir.codec import encoded
@@ -49,8 +48,7 @@ def exported_targets(names: tuple[str, ...]) -> tuple[CpuTarget, ...]:
 def place() -> Place:
     def call(table: str) -> str:
         variant = f"{table.removesuffix('_cpu')}_variant"
-        return (f"on_cpu(text, {variant}, {table}, given, constants, sizes, {PIECE_COLUMNS}, "
-                "threads)")
+        return f"on_cpu(text, {variant}, {table}, given, constants, sizes, threads)"
 
     return Place(
         name="cpu", header="cpu.hpp", argument="int threads",
@@ -91,7 +89,7 @@ def part(text: Text, target: CpuTarget, wish: Wish) -> Part:
     view = LevelView(
         target=target.name, runs=f"{name}_runs", program=f"{name}_program",
         condition=" && ".join(f'__builtin_cpu_supports("{f}")' for f in asked) or "true",
-        kernels=tuple(_kernel_view(k, program, wish) for k in program.kernels),
+        kernels=tuple(_kernel_view(k, program, wish, schedule.piece) for k in program.kernels),
         between=tuple(f"{{Shape::{p.shape}, {p.dtype.itemsize}, {p.k}}}"
                       for p in program.workspace),
     )
@@ -104,6 +102,7 @@ def part(text: Text, target: CpuTarget, wish: Wish) -> Part:
                     target.vector_bytes),),
         symbols=tuple(f"{k.name}_*" for k in program.kernels), needs=needs,
         record={"target": target.name, "lanes": schedule.lanes, "chunk": schedule.chunk,
+                "piece": schedule.piece,
                 "program": encoded(program).decode()},
     )
 
@@ -126,7 +125,7 @@ def _renamed(program: Program, stem: str, suffix: str) -> Program:
 # ---- what C++ has to know of a kernel's entry points: see templates/cpu/partials/entries ----
 
 
-def _kernel_view(kernel: Kernel, program: Program, wish: Wish) -> KernelView:
+def _kernel_view(kernel: Kernel, program: Program, wish: Wish, piece: int) -> KernelView:
     declared = tuple(_declared(kernel))
     sweeps = ", ".join(_sweep(kernel, s) for s in _in_pieces(kernel))
     scratch = f"{kernel.name}_scratch_bytes" if _has_scratch(kernel) else "nullptr"
@@ -134,7 +133,7 @@ def _kernel_view(kernel: Kernel, program: Program, wish: Wish) -> KernelView:
     known = f"{kernel.name}_known_bytes()" if _knows(kernel) else "0"
     together = PART_ROWS if kernel.has_vectors else 1
     step = (f"{{{kernel.name}_rows, {scratch}, {begin}, {known}, {{}}, {{{sweeps}}}, "
-            f"{together}}}")
+            f"{together}, {piece}}}")
     numbers = () if wish.row_numbers is None else (wish.row_numbers,)
     every = (*wish.order, *numbers, *(p.name for p in program.workspace))
     return KernelView(declared, step, tuple(_slots(kernel, every, wish.scalars)))

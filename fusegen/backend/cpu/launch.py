@@ -14,7 +14,6 @@ from fusegen.backend.cpu.loaded import Library
 from fusegen.backend.cpu.schedule import BLOCK_ROWS, PART_ROWS
 from fusegen.backend.cpu.table import aligned
 from fusegen.backend.executable import Progress
-from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import share
 from fusegen.ir.kernel import FIRST_COLUMN, Kernel, Sweep
 from fusegen.ir.kernel_walk import names_in
@@ -27,8 +26,9 @@ _BLOCK_ELEMENTS = 1 << 16  # of a thread's turn at least: 10 Âµs of work for 1 Â
 class Launch:
     """The library and its functions are there as long as this is."""
 
-    def __init__(self, kernel: Kernel, library: Library) -> None:
-        self.kernel, self._library = kernel, library
+    def __init__(self, kernel: Kernel, library: Library, piece: int) -> None:
+        """piece: columns of one, of a row that threads share."""
+        self.kernel, self._library, self.piece = kernel, library, piece
         number, pointer = ctypes.c_int64, ctypes.c_void_p
 
         def entry(name: str, *types: Any) -> Any:
@@ -83,7 +83,7 @@ class Launch:
         self, table: Any, n_rows: int, n_cols: int, team: int, progress: Progress | None = None
     ) -> None:
         """All rows of the arrays that the struct `table` (see table.py) names."""
-        if self.in_pieces and n_rows < team and n_cols > PIECE_COLUMNS:
+        if self.in_pieces and worth_pieces(n_rows, n_cols, self.piece, team):
             self._run_pieces(table, n_rows, n_cols, team, progress)
         else:
             self._run_rows(table, n_rows, n_cols, team, progress)
@@ -108,7 +108,7 @@ class Launch:
         self, table: Any, n_rows: int, n_cols: int, team: int, progress: Progress | None
     ) -> None:
         """Threads share the pieces of every row, sweep by sweep; one merges them in order."""
-        pieces = -(-n_cols // PIECE_COLUMNS)
+        pieces = -(-n_cols // self.piece)
         known = [ctypes.create_string_buffer(self.known_bytes) for _ in range(n_rows)]
         if self.begin is not None:
             for row in range(n_rows):
@@ -124,8 +124,8 @@ class Launch:
 
                 def work(i: int, fold: Any = fold, size: int = size, states: Any = states) -> None:
                     row, piece = divmod(i, pieces)
-                    begin = piece * PIECE_COLUMNS
-                    end = min(n_cols, begin + PIECE_COLUMNS)
+                    begin = piece * self.piece
+                    end = min(n_cols, begin + self.piece)
                     fold(table, row, begin, end, known[row],
                          ctypes.byref(states[row], piece * size))
 
@@ -134,6 +134,14 @@ class Launch:
             if sweep.number in self.finishes:
                 for row in range(n_rows):
                     self.finishes[sweep.number](table, row, pieces, known[row], states[row])
+
+
+def worth_pieces(n_rows: int, n_cols: int, piece: int, team: int) -> bool:
+    """Has no thread as much to do if all share the pieces of every row, as if each had whole rows?
+    Of these terms are kept from sweep to sweep, and lie in its caches."""
+    whole = -(-n_rows // team) * n_cols
+    shared = -(-n_rows * -(-n_cols // piece) // team) * piece
+    return n_cols > piece and 3 * shared < 2 * whole
 
 
 def even_part(multiple: int, n_rows: int, team: int) -> int:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.backend.cpu.table import Array, shape_in_workspace, words_of
 from fusegen.backend.executable import Record
-from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.host.threads import thread_count
 from fusegen.backend.host.unmade import unmade
 from fusegen.backend.words import scalar_bits
@@ -31,14 +30,14 @@ def recorded(
         places.append((len(order), end))
         end += -(-array.size * array.itemsize // _LINE) * _LINE
     at = {name: i for i, name in enumerate((*order, *held))}
-    words = [*shape, PIECE_COLUMNS, thread_count(), len(order), len(places),
+    words = [*shape, thread_count(), len(order), len(places),
              *(n for place in places for n in place), len(launches)]
     scalars = {n: scalar_bits(a) for n, a in arrays.items() if not a.ndim and n not in order}
     every: list[Any] = [told, shape, order, scalars]
     for launch in launches:
         table = words_of(launch.kernel, {**arrays, **held}, *shape)
         every.append(table)
-        words += launch.addresses()
+        words += [*launch.addresses(), launch.piece]
         words += [len(table), *(n for w in table for n in _argument(w, arrays, at))]
         sweeps = launch.sweeps()
         words += [len(sweeps), *(n for sweep in sweeps for n in sweep)]

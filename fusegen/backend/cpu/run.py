@@ -27,7 +27,7 @@ class CpuExecutable:
     ) -> None:
         """may_build: may a compiler be called to make later calls faster?"""
         self.program, self.schedule, self._may_build = program, schedule, may_build
-        self._launches = tuple(Launch(kernel, library) for kernel in program.kernels)
+        self._launches = tuple(Launch(kernel, library, schedule.piece) for kernel in program.kernels)
 
     def __call__(
         self, arrays: Mapping[str, Array], n_rows: int, n_cols: int, *, first_column: int = 0,
@@ -85,7 +85,7 @@ def prebuilt(library: Library, records: Sequence[Mapping[str, Any]]) -> CpuExecu
     for record in records:
         if record["target"] in levels:
             schedule = CpuSchedule(target=CPU_TARGETS[record["target"]], lanes=record["lanes"],
-                                   chunk=record["chunk"])
+                                   chunk=record["chunk"], piece=record["piece"])
             program = decoded(record["program"].encode(), Program)
             return CpuExecutable(program, schedule, library, may_build=False)
     known = ", ".join(record["target"] for record in records)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.backend.choices import PlainSchedule
-from fusegen.backend.host.chunks import PIECE_COLUMNS, check_chunk, lanes_of
+from fusegen.backend.host.chunks import check_chunk, has_long_lists, lanes_of, piece_columns
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CpuTarget
 from fusegen.ir.kernel import Program
@@ -19,9 +19,9 @@ CHUNK_BYTES = 8 << 10
 across lanes and pivots that move wait for every lane, once a chunk: in chunks of an eighth a
 softmax takes a tenth longer, a short list twice as long."""
 
-IN_ORDER, LONG_LIST_BYTES = 8, 2 << 10
-"""Longest lists that are kept in order by insertion, and a chunk's bytes beside longer ones: these
-are marked and taken between chunks, while rows keep coming from memory if that is soon."""
+LONG_LIST_BYTES = 2 << 10
+"""A chunk's beside lists that are not kept in order by insertion: these are marked and taken
+between chunks, while rows keep coming from memory if that is soon."""
 
 PAIR_BYTES = 1 << 10
 """A chunk's of rows over vectors: its elements are made for many rows at a time."""
@@ -69,6 +69,7 @@ class CpuSchedule(PlainSchedule):
     target: CpuTarget
     lanes: int  # elements of the compute type in a vector
     chunk: int  # elements folded as the text says before ⊕ runs; 1: one at a time
+    piece: int  # columns that a thread folds before states merge
 
     @property
     def flushes(self) -> bool:
@@ -99,7 +100,7 @@ class CpuSchedule(PlainSchedule):
 
     def describe(self) -> str:
         width = "scalar" if self.chunk == 1 else f"vectors of {self.lanes}"
-        return f"{width}, chunks of {self.chunk}, pieces of {PIECE_COLUMNS} columns"
+        return f"{width}, chunks of {self.chunk}, pieces of {self.piece} columns"
 
 
 def select_cpu(
@@ -111,12 +112,10 @@ def select_cpu(
     lanes = lanes_of(program, target)
     if chunk is None:
         chunk = _chunk_bytes(program) // program.kernels[0].compute.itemsize
-    return CpuSchedule(target=target, lanes=lanes, chunk=chunk)
+    return CpuSchedule(target=target, lanes=lanes, chunk=chunk, piece=piece_columns(program))
 
 
 def _chunk_bytes(program: Program) -> int:
     if program.has_vectors:
         return PAIR_BYTES
-    monoids = [sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps]
-    long_lists = any(c.k > IN_ORDER for monoid in monoids for c in monoid.lists)
-    return LONG_LIST_BYTES if long_lists else CHUNK_BYTES
+    return LONG_LIST_BYTES if has_long_lists(program) else CHUNK_BYTES

@@ -6,8 +6,23 @@ from fusegen.backend.target import CpuTarget
 from fusegen.ir.errors import ArgumentError
 from fusegen.ir.kernel import Program
 
-PIECE_COLUMNS = 1 << 18
-"""Columns that one thread folds before it merges: 1 MiB of float32."""
+PIECE_COLUMNS, LIST_PIECE_COLUMNS = 1 << 15, 1 << 17
+"""Columns that one thread folds before it merges: some 10 µs of work, so that few long rows keep
+all threads busy. A long list begins anew in each, which takes as long as some thousand columns."""
+
+LONG_LIST = 8
+"""Longest lists that are kept in order by insertion."""
+
+
+def has_long_lists(program: Program) -> bool:
+    """Are there lists that are not kept in order by insertion?"""
+    monoids = (sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps)
+    return any(top.k > LONG_LIST for monoid in monoids for top in monoid.lists)
+
+
+def piece_columns(program: Program) -> int:
+    """Of a piece of a row; states of pieces merge left to right."""
+    return LIST_PIECE_COLUMNS if has_long_lists(program) else PIECE_COLUMNS
 
 
 def lanes_of(program: Program, target: CpuTarget) -> int:
@@ -19,11 +34,12 @@ def check_chunk(program: Program, target: CpuTarget, chunk: int | None) -> None:
     """Raises ArgumentError for a chunk that is neither 1 nor a multiple of the vector, and for one
     that is greater than a piece."""
     lanes = lanes_of(program, target)
-    if chunk is not None and chunk > PIECE_COLUMNS:
+    piece = piece_columns(program)
+    if chunk is not None and chunk > piece:
         raise ArgumentError(
             f"chunk={chunk} is impossible on {target.name}",
-            why=f"A thread folds {PIECE_COLUMNS} columns at most before states merge.",
-            fix=f"Use {PIECE_COLUMNS} or less, or leave chunk out.",
+            why=f"A thread folds {piece} columns at most before states merge.",
+            fix=f"Use {piece} or less, or leave chunk out.",
         )
     if chunk is not None and chunk != 1 and (chunk < lanes or chunk % lanes):
         raise ArgumentError(

@@ -33,6 +33,7 @@ struct Step {
     std::vector<Word> words;  // of the kernel's struct Arrays
     std::vector<Sweep> sweeps;  // none where threads cannot share a row
     int64_t multiple = 1;  // of how many rows parts are best: above 1, their elements are made of vectors
+    int64_t piece = INT64_MAX;  // columns of one, of a row that threads share
 };
 
 constexpr int kMostWords = 128;
@@ -118,9 +119,15 @@ inline bool run_rows(const Step& step, const void* arrays, int64_t first, int64_
 
 // ---- threads share the pieces of every row, sweep by sweep; one merges them in order ----
 
-inline bool in_pieces(const Step& step, int64_t n_rows, int64_t n_cols, int64_t columns, int threads)
+// Has no thread as much to do if all share the pieces of every row, as if each had whole rows? Of these terms
+// are kept from sweep to sweep, and lie in its caches. (launch.py asks the same.)
+inline bool in_pieces(const Step& step, int64_t n_rows, int64_t n_cols, int threads)
 {
-    return !step.sweeps.empty() && n_rows < threads && n_cols > columns;
+    if (step.sweeps.empty() || n_cols <= step.piece) return false;
+    const auto over = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+    const auto whole = static_cast<__int128>(over(n_rows, threads)) * n_cols;
+    const auto pieces = static_cast<__int128>(n_rows) * over(n_cols, step.piece);
+    return 3 * ((pieces + threads - 1) / threads * step.piece) < 2 * whole;
 }
 
 struct Pieces {
@@ -141,9 +148,9 @@ inline void run_piece(const void* call, int64_t number, int)
 }
 
 inline bool run_pieces(const Step& step, const void* arrays, int64_t n_rows, int64_t n_cols,
-                       int64_t columns, int threads)
+                       int threads)
 {
-    const int64_t pieces = (n_cols + columns - 1) / columns;
+    const int64_t pieces = (n_cols + step.piece - 1) / step.piece;
     const Room known(n_rows * whole_lines(step.known_bytes));
     if (known.missing) return false;
     const int64_t stride = whole_lines(step.known_bytes);
@@ -152,7 +159,7 @@ inline bool run_pieces(const Step& step, const void* arrays, int64_t n_rows, int
     for (const Sweep& sweep : step.sweeps) {
         const Room states(n_rows * pieces * sweep.state_bytes);
         if (states.missing) return false;
-        const Pieces call{&sweep, arrays, pieces, columns, n_cols, step.known_bytes, known, states};
+        const Pieces call{&sweep, arrays, pieces, step.piece, n_cols, step.known_bytes, known, states};
         if (sweep.fold) share(n_rows * pieces, threads, run_piece, &call, true);
         for (int64_t row = 0; sweep.finish && row < n_rows; ++row)
             sweep.finish(arrays, row, pieces, known_of(row),

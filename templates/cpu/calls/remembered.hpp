@@ -25,7 +25,7 @@ struct Scalar { int place; double value; bool single; };  // of the call's numbe
 
 struct Plan {
     std::vector<uint64_t> spelled;
-    int64_t n_rows = 0, n_cols = 0, piece_columns = 0;
+    int64_t n_rows = 0, n_cols = 0;
     std::vector<Step> steps;
     std::vector<Made> made;
     std::vector<int64_t> workspaces, sizes;  // bytes; of the elements of each array

@@ -63,7 +63,7 @@ public:
         int64_t at = 0;
         for (int64_t one : plan_.workspaces) addresses_[n_++] = room.at(at), at += whole_lines(one);
         const int64_t elements = plan_.n_rows * plan_.n_cols;
-        const bool has_parts = plan_.n_rows > 1 || plan_.n_cols > plan_.piece_columns;
+        const bool has_parts = plan_.n_rows > 1 || plan_.n_cols > piece();
         if (has_parts && elements >= kSharedElements && !ask_threads(elements)) return false;
         for (const Step& step : plan_.steps)
             if (!run(step)) return false;
@@ -127,6 +127,14 @@ private:
         return true;
     }
 
+    // Columns of the shortest.
+    int64_t piece() const
+    {
+        int64_t least = INT64_MAX;
+        for (const Step& step : plan_.steps) least = step.piece < least ? step.piece : least;
+        return least;
+    }
+
     bool run(const Step& step)
     {
         int64_t words[kMostWords];
@@ -136,14 +144,14 @@ private:
         const auto [n_rows, n_cols] = std::pair(plan_.n_rows, plan_.n_cols);
         if (n_rows * n_cols < kLongElements)
             return run_rows(step, words, 0, n_rows, n_cols, 1) || (PyErr_NoMemory(), false);
-        const bool pieces = in_pieces(step, n_rows, n_cols, plan_.piece_columns, team_);
+        const bool pieces = in_pieces(step, n_rows, n_cols, team_);
         const int64_t most = step.multiple == 1 ? kRunElements : kPairElements;
         const int64_t turn = pieces ? n_rows : most / n_cols + 1;
         for (int64_t first = 0; first < n_rows; first += turn) {
             const int64_t last = first + turn < n_rows ? first + turn : n_rows;
             PyThreadState* state = PyEval_SaveThread();
             const bool good =
-                pieces ? run_pieces(step, words, n_rows, n_cols, plan_.piece_columns, team_)
+                pieces ? run_pieces(step, words, n_rows, n_cols, team_)
                        : run_rows(step, words, first, last, n_cols, threads_);
             PyEval_RestoreThread(state);
             if (!good) return PyErr_NoMemory(), false;

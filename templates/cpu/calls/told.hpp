@@ -60,12 +60,12 @@ bool read(PyObject* given, Gpu& gpu)
 
 bool read(PyObject* given, Step& step)
 {
-    long long rows, scratch, begin, known, multiple;
+    long long rows, scratch, begin, known, multiple, piece;
     PyObject *words, *sweeps;
-    if (!PyArg_ParseTuple(given, "LLLLO!O!L", &rows, &scratch, &begin, &known, &PyTuple_Type, &words,
-                          &PyTuple_Type, &sweeps, &multiple))
+    if (!PyArg_ParseTuple(given, "LLLLO!O!LL", &rows, &scratch, &begin, &known, &PyTuple_Type, &words,
+                          &PyTuple_Type, &sweeps, &multiple, &piece))
         return false;
-    step = {function<Rows>(rows), function<Scratch>(scratch), function<Begin>(begin), known, {}, {}, multiple};
+    step = {function<Rows>(rows), function<Scratch>(scratch), function<Begin>(begin), known, {}, {}, multiple, piece};
     if (!read_all(words, step.words)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_Size(sweeps); ++i) {
         long long fold, finish, bytes;
@@ -113,18 +113,18 @@ bool read_all(PyObject* given, std::vector<Item>& items)
     return true;
 }
 
-// (rows, columns, columns of a piece, on a GPU?, steps or what a GPU runs, made, bytes of workspaces, sizes,
+// (rows, columns, on a GPU?, steps or what a GPU runs, made, bytes of workspaces, sizes,
 // scalars, finish, kept)
 bool read(PyObject* given, Plan& plan)
 {
-    long long n_rows, n_cols, columns;
+    long long n_rows, n_cols;
     PyObject *steps, *made, *workspaces, *sizes, *scalars, *finish, *kept;
     int on_gpu;
-    if (!PyArg_ParseTuple(given, "LLLpO!O!O!O!O!OO", &n_rows, &n_cols, &columns, &on_gpu,
+    if (!PyArg_ParseTuple(given, "LLpO!O!O!O!O!OO", &n_rows, &n_cols, &on_gpu,
                           &PyTuple_Type, &steps, &PyTuple_Type, &made, &PyTuple_Type, &workspaces,
                           &PyTuple_Type, &sizes, &PyTuple_Type, &scalars, &finish, &kept))
         return false;
-    plan.n_rows = n_rows, plan.n_cols = n_cols, plan.piece_columns = columns;
+    plan.n_rows = n_rows, plan.n_cols = n_cols;
     plan.workspaces = numbers(workspaces), plan.sizes = numbers(sizes);
     plan.finish = Py_NewRef(finish), plan.kept = Py_NewRef(kept);
     return (on_gpu ? read(steps, plan.gpu) : read_all(steps, plan.steps)) && read_all(made, plan.made) &&

@@ -36,7 +36,6 @@ from fusegen.backend.emit.lines import uses_of
 from fusegen.backend.emit.render import render
 from fusegen.backend.emit.source import Source
 from fusegen.backend.emit.widths import check_widths
-from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.ir.kernel import FIRST_COLUMN, FromVectors, Kernel, Param, Program, Sweep
 from fusegen.ir.kernel_walk import names_in
 
@@ -49,7 +48,7 @@ def cpu_source(program: Program, schedule: CpuSchedule) -> Source:
     real = C_TYPES[compute.name]
     values: dict[str, object] = {
         "real": real, "lanes": schedule.lanes, "vector_bytes": schedule.target.vector_bytes,
-        "chunk": schedule.chunk, "piece": PIECE_COLUMNS, "list_block": schedule.list_block,
+        "chunk": schedule.chunk, "piece": schedule.piece, "list_block": schedule.list_block,
         "ahead": AHEAD_COLUMNS, "list_ahead": LIST_AHEAD_COLUMNS, "vectorised": schedule.chunk > 1,
         "together": ROWS_TOGETHER,
         "rows": _rows_at_a_time(program), "tile_rows": TILE_ROWS, "fg": fg,

@@ -11,9 +11,9 @@ from fusegen.backend.cpu.emit.names import fg
 from fusegen.backend.cpu.emit.own import OwnView, own_view
 from fusegen.backend.cpu.emit.rebase import rebase_lines
 from fusegen.backend.cpu.emit.scope import RowScope
-from fusegen.backend.cpu.schedule import IN_ORDER
 from fusegen.backend.emit.folds import folded_into, taken_in
 from fusegen.backend.emit.lines import Line, uses_of
+from fusegen.backend.host.chunks import LONG_LIST
 from fusegen.ir.dtypes import Kind
 from fusegen.ir.expr import Lit, Var, text, variables
 from fusegen.ir.kernel import Kernel, Sweep
@@ -21,7 +21,7 @@ from fusegen.ir.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
 from fusegen.ir.monoid_text import merge_text
 
 IN_ORDER_OF_PAIRS = 64
-"""As IN_ORDER; longer ones gather candidates and select. Over vectors many rows have their lists at
+"""As LONG_LIST; longer ones gather candidates and select. Over vectors many rows have their lists at
 a time, and elements cost more than to insert a few."""
 
 
@@ -111,7 +111,7 @@ def leader_type(best: Best, dialect: CpuDialect) -> str:
 
 def gathers(best: Best | KBest, kernel: Kernel) -> bool:
     """Is it a list that is too long to be kept in order?"""
-    longest = IN_ORDER_OF_PAIRS if kernel.has_vectors else IN_ORDER
+    longest = IN_ORDER_OF_PAIRS if kernel.has_vectors else LONG_LIST
     return isinstance(best, KBest) and best.k > longest
 
 

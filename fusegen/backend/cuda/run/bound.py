@@ -137,7 +137,7 @@ class Bound:
         gpu = (*driver.addresses_of_calls, self._context, partial(self._stream_of, self._device),
                tuple(told))
         made = tuple(allocation(m) or m for m in self._makers)
-        return 0, 0, 0, True, gpu, made, (), sizes, numbers, finish, self
+        return 0, 0, True, gpu, made, (), sizes, numbers, finish, self
 
     def _provide(self, pointers: list[int], stream: int, captured: bool) -> list[Any]:
         """Addresses of scratch memory; what comes back keeps it."""

@@ -73,7 +73,7 @@ class Chain:
         gpu = (*driver().addresses_of_calls, self._context,
                partial(self._stream_of, self._device), tuple(told))
         made = tuple(allocation(m) or m for m in self._makers)
-        return 0, 0, 0, True, gpu, made, (), sizes, numbers, finish, self
+        return 0, 0, True, gpu, made, (), sizes, numbers, finish, self
 
 
 def _takes(words: tuple[Place, ...], arrays: int) -> bool:
