@@ -7,7 +7,7 @@
 //            top = best 5 of both lists
 // Proved     pointwise identity, read-out, cocycle, unit, range, conditioning, reference, monotone
 // Tree       block online, chunks of 2048
-// Schedule   vectors of 8, chunks of 2048, pieces of 32768 columns
+// Schedule   vectors of 8, chunks of 2048, pieces of 131072 columns
 // Bytes      reads each element once, writes 60 bytes a row
 
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 
 typedef float real;  // what is computed with
 typedef real lanes __attribute__((vector_size(32)));  // 8 at a time
-constexpr int64_t piece = 32768;  // columns folded in one go, of longer rows on however many threads
+constexpr int64_t piece = 131072;  // columns folded in one go, of longer rows on however many threads
 
 }  // namespace
 
@@ -322,9 +322,10 @@ void softmax_topk_fold_1(const softmax_topk::Arrays* arrays, int64_t r, int64_t 
 {
     using namespace softmax_topk;
     const Row row = row_of(*arrays, r);
-    auto& state = *static_cast<sweep_1::State*>(own_state);
-    identity(state);
-    sweep_1::fold(state, row, begin, end);
+    fg::apart<sweep_1::State>(own_state, [&](auto& state) {
+        identity(state);
+        sweep_1::fold(state, row, begin, end);
+    });
 }
 
 // The pieces of a row, in order, into one, and its results.

@@ -371,9 +371,10 @@ void softmax_weighted_variance_fold_1(const softmax_weighted_variance::Arrays* a
 {
     using namespace softmax_weighted_variance;
     const Row row = row_of(*arrays, r);
-    auto& state = *static_cast<sweep_1::State*>(own_state);
-    identity(state);
-    sweep_1::fold(state, row, begin, end);
+    fg::apart<sweep_1::State>(own_state, [&](auto& state) {
+        identity(state);
+        sweep_1::fold(state, row, begin, end);
+    });
 }
 
 // The pieces of a row, in order, into one, and its results.

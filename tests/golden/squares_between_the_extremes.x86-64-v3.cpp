@@ -345,9 +345,10 @@ void squares_between_the_extremes_fold_1(const squares_between_the_extremes::Arr
 {
     using namespace squares_between_the_extremes;
     const Row row = row_of(*arrays, r);
-    auto& state = *static_cast<sweep_1::State*>(own_state);
-    identity(state);
-    sweep_1::fold(state, row, begin, end);
+    fg::apart<sweep_1::State>(own_state, [&](auto& state) {
+        identity(state);
+        sweep_1::fold(state, row, begin, end);
+    });
 }
 
 // The pieces of a row, in order, into one, and its results.

@@ -330,9 +330,10 @@ void var_mean_fold_1(const var_mean::Arrays* arrays, int64_t r, int64_t begin, i
 {
     using namespace var_mean;
     const Row row = row_of(*arrays, r);
-    auto& state = *static_cast<sweep_1::State*>(own_state);
-    identity(state);
-    sweep_1::fold(state, row, begin, end);
+    fg::apart<sweep_1::State>(own_state, [&](auto& state) {
+        identity(state);
+        sweep_1::fold(state, row, begin, end);
+    });
 }
 
 // The pieces of a row, in order, into one, and its results.

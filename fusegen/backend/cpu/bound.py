@@ -99,7 +99,8 @@ class CpuBound:
         HELPER.show_torch()
         steps = tuple(
             (*s.launch.addresses(), tuple((isinstance(w, str), self._places.get(w, w))
-                                          for w in s.words), s.launch.sweeps(), s.launch.multiple, s.launch.piece)
+                                          for w in s.words), s.launch.sweeps(),
+             s.launch.multiple, s.launch.piece)
             for s in self._steps
         )
         made = tuple(allocation(m) or m for m in self._makers)

@@ -27,7 +27,7 @@ class CpuExecutable:
     ) -> None:
         """may_build: may a compiler be called to make later calls faster?"""
         self.program, self.schedule, self._may_build = program, schedule, may_build
-        self._launches = tuple(Launch(kernel, library, schedule.piece) for kernel in program.kernels)
+        self._launches = tuple(Launch(k, library, schedule.piece) for k in program.kernels)
 
     def __call__(
         self, arrays: Mapping[str, Array], n_rows: int, n_cols: int, *, first_column: int = 0,

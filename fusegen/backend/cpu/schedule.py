@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.backend.choices import PlainSchedule
-from fusegen.backend.host.chunks import check_chunk, has_long_lists, lanes_of, piece_columns
+from fusegen.backend.host.chunks import (
+    LONG_LIST,
+    check_chunk,
+    lanes_of,
+    longest_list,
+    piece_columns,
+)
 from fusegen.backend.problem import Problem
 from fusegen.backend.target import CpuTarget
 from fusegen.ir.kernel import Program
@@ -118,4 +124,4 @@ def select_cpu(
 def _chunk_bytes(program: Program) -> int:
     if program.has_vectors:
         return PAIR_BYTES
-    return LONG_LIST_BYTES if has_long_lists(program) else CHUNK_BYTES
+    return LONG_LIST_BYTES if longest_list(program) > LONG_LIST else CHUNK_BYTES

@@ -8,21 +8,21 @@ from fusegen.ir.kernel import Program
 
 PIECE_COLUMNS, LIST_PIECE_COLUMNS = 1 << 15, 1 << 17
 """Columns that one thread folds before it merges: some 10 µs of work, so that few long rows keep
-all threads busy. A long list begins anew in each, which takes as long as some thousand columns."""
+all threads busy. A list begins anew in each, which takes as long as some thousand columns."""
 
 LONG_LIST = 8
 """Longest lists that are kept in order by insertion."""
 
 
-def has_long_lists(program: Program) -> bool:
-    """Are there lists that are not kept in order by insertion?"""
+def longest_list(program: Program) -> int:
+    """K; 0: no list."""
     monoids = (sweep.monoid for kernel in program.kernels for sweep in kernel.sweeps)
-    return any(top.k > LONG_LIST for monoid in monoids for top in monoid.lists)
+    return max((top.k for monoid in monoids for top in monoid.lists), default=0)
 
 
 def piece_columns(program: Program) -> int:
     """Of a piece of a row; states of pieces merge left to right."""
-    return LIST_PIECE_COLUMNS if has_long_lists(program) else PIECE_COLUMNS
+    return LIST_PIECE_COLUMNS if longest_list(program) else PIECE_COLUMNS
 
 
 def lanes_of(program: Program, target: CpuTarget) -> int:

@@ -29,7 +29,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
         "over_entries",
     ),
     "memory": (
-        "prefetch", "expect", "fetch", "put", "load", "store", "largest_of",
+        "prefetch", "expect", "fetch", "put", "load", "store", "apart", "largest_of",
     ),
     "results": (
         "expect_end", "expect_part", "whole_lines", "past_lines", "each_result", "published",

@@ -21,8 +21,8 @@ from fusegen.ir.monoid import Best, Folded, KBest, Monoid, Moving, Pivot
 from fusegen.ir.monoid_text import merge_text
 
 IN_ORDER_OF_PAIRS = 64
-"""As LONG_LIST; longer ones gather candidates and select. Over vectors many rows have their lists at
-a time, and elements cost more than to insert a few."""
+"""As LONG_LIST; longer ones gather candidates and select. Over vectors many rows have their lists
+at a time, and elements cost more than to insert a few."""
 
 
 @dataclass(frozen=True)

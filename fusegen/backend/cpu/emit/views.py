@@ -153,8 +153,7 @@ class SweepView:
     @property
     def fold_casts(self) -> list[str]:
         known = "const Known& known = *static_cast<const Known*>(known_values);"
-        state = f"auto& state = *static_cast<sweep_{self.number}::State*>(own_state);"
-        return [*([known] if self.reads_known else []), *([state] if self.state else [])]
+        return [known] if self.reads_known else []
 
     @property
     def finish_pieces(self) -> str:

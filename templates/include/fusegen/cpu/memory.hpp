@@ -205,6 +205,20 @@ inline void store(real* to, V v, L live = {})
     put(to, v, live);
 }
 
+// A small state is made apart from its place, beside which others' lie: threads that write to one line wait for
+// one another.
+template <typename State, typename F>
+inline void apart(void* place, F make)
+{
+    if constexpr (sizeof(State) <= 4096) {
+        State state;
+        make(state);
+        *static_cast<State*>(place) = state;
+    } else {
+        make(*static_cast<State*>(place));
+    }
+}
+
 // Bytes of the largest of some types.
 template <typename... T>
 constexpr int64_t largest_of()
