@@ -228,7 +228,7 @@ def test_rows_of_16_bits_keep_what_another_row_value_needs():
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_code_is_as_accurate_as_the_text(name):
     pipeline, cases = ALL[name]
-    for n in (1, 3, 37, 1300):
+    for n in (1, 3, 7, 37, 100, 200, 1300):  # up to 256 stand abreast
         x, y = pairs(n)
         assert_due(cases, x, y, list(pipeline(x, y, form="online").values()))
     driven = drive(pipeline, {"x": x, "y": y}, {}, HOST)

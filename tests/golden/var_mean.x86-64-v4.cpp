@@ -279,8 +279,8 @@ inline void rows_abreast(const Arrays& arrays, int64_t first, int64_t last)
             state.mean_pow = mean_pow_lanes.each();
             state.sum_dev = sum_dev_lanes.each();
         }
-        const V mean_x = fg::quotient(state.mean_x_total, float(row.n_cols));  // texts.py  return fg.var(x), fg.mean(x)
-        const V mean_pow = fg::select(fg::is_finite(mean_x), fg::quotient(state.mean_pow, float(row.n_cols)), fg::all<V>(fg::nan));  // texts.py  return fg.var(x), fg.mean(x)
+        const V mean_x = state.mean_x_total / float(row.n_cols);  // texts.py  return fg.var(x), fg.mean(x)
+        const V mean_pow = fg::select(fg::is_finite(mean_x), state.mean_pow / float(row.n_cols), fg::all<V>(fg::nan));  // texts.py  return fg.var(x), fg.mean(x)
         {
             float mean_pow_lanes[fg::width<V>];
             fg::store(mean_pow_lanes, mean_pow);  // texts.py  return fg.var(x), fg.mean(x)

@@ -62,6 +62,8 @@ class _Printer:
     def __init__(self, kernel: Kernel, scope: RowScope, lanes: CpuDialect) -> None:
         own = replace(lanes, partly=False, leaders=scope.dialect.leaders)
         self.kernel, self.scope, self.lanes = kernel, scope, own
+        # A pivot is the same number where sums are about it and where they are read out.
+        self.row = replace(own, exact=True)
         self.sweep = _varying(kernel, kernel.sweeps[0])
         self.monoid = self.sweep.monoid
         self.notes = dict(self.sweep.notes)
@@ -122,7 +124,7 @@ class _Printer:
     def _level(self, number: int, level: Level) -> Iterator[str]:
         """Pivots that are known now, and the sums relative to them."""
         for p in level.pivots:
-            yield f"const V {p.anchor} = {anchor_text(p, self.lanes)};"
+            yield f"const V {p.anchor} = {anchor_text(p, self.row)};"
         if not level.moving:
             return
         lanes = replace(self.lanes, below=below_pivots(self.monoid))
@@ -163,7 +165,7 @@ class _Printer:
         yield from (str(self._let(let)) for let in lets)
 
     def _let(self, let: Let) -> Line:
-        return self.lanes.let(let.name, let.expr, let.note)
+        return self.row.let(let.name, let.expr, let.note)
 
     # ---- the best ----
 
@@ -200,7 +202,7 @@ class _Printer:
         """A result to every row that has one."""
         dtype: DType = self.kernel.param(name).dtype
         place = f"rows[i].{name}{entry}" if entry else f"*rows[i].{name}"
-        stored = store(dtype, f"{name}_lanes", self.lanes.text(value), self.lanes)
+        stored = store(dtype, f"{name}_lanes", self.row.text(value), self.row)
         yield from (
             "{", f"    {C_TYPES[dtype.name]} {name}_lanes[{fg('width')}<V>];",
             f"    {noted(stored, note)}", "    for (int64_t i = 0; i < together; ++i)",

@@ -52,6 +52,7 @@ class CpuDialect:
     leaders: frozenset[str] = frozenset()  # components that are (value, column) pairs
     below: frozenset[str] = frozenset()  # names of values that are never above 0
     partly: bool = False  # may only the first lanes be `live`?
+    exact: bool = False  # are quotients rounded once? Not by inverses, which may be off by a digit
     divisors: frozenset[str] = frozenset()  # row values that have a fg::divisor
 
     @property
@@ -164,7 +165,7 @@ class CpuDialect:
         match call.op:
             case "exp" if isinstance(arg := call.args[0], Var) and arg.name in self.below:
                 return f"{fg('exp_below')}({args[0]})"
-            case "div" if not call.args[1].varying:
+            case "div" if not (call.args[1].varying or self.exact):
                 by = show(call.args[1], self)
                 divisor = divisor_of(by) if by in self.divisors else by
                 return f"{fg('quotient')}({args[0]}, {divisor})"

@@ -33,7 +33,7 @@ class FewRows:
     cluster_block: float = figure(0.05, "µs", "the same, for every block")
     cluster_thread: float = figure(0.0024, "µs", "the same, for every thread of a block")
     beside_16: float = figure(0.7, "µs", "clusters of 16, for every block beside")
-    grid: float = figure(4.7, "µs", "blocks all over the grid meet through device memory")
+    grid: float = figure(5.9, "µs", "blocks all over the grid meet through device memory")
     slices: float = figure(3.0, "µs", "the same, a part of whose rows is in shared memory")
     filling: float = figure(3.0, "µs", "shared memory fills")
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
@@ -64,6 +64,7 @@ class ManyRows:
     cluster_4: float = figure(0.032, "share", "of 4 or 8")
     cluster_16: float = figure(0.112, "share", "of 16")
     begun: float = figure(0.00048, "µs", "a block of a cluster begins")
+    met: float = figure(0.4, "factor", "on what its warps do beside elements that threads hold")
     alone: float = figure(0.04, "share", "one block a multiprocessor, row in shared memory")
     alone_cluster: float = figure(0.08, "share", "the same, of a cluster")
     merge: float = figure(0.15, "element", "states that meet, in elements' worth of a thread")
@@ -289,12 +290,11 @@ class Figures:
 
     def changed(self, values: Mapping[str, float]) -> Figures:
         """With these figures, by `table.name`, instead."""
-        tables = {}
-        for table in fields(self):
-            own = {n.partition(".")[2]: v for n, v in values.items()
-                   if n.startswith(f"{table.name}.")}
-            tables[table.name] = replace(getattr(self, table.name), **own)
-        return replace(self, **tables)
+        tables: dict[str, dict[str, float]] = {table.name: {} for table in fields(self)}
+        for name, value in values.items():
+            table, _, own = name.partition(".")
+            tables[table][own] = value
+        return replace(self, **{t: replace(getattr(self, t), **own) for t, own in tables.items()})
 
 
 FIGURES = Figures()  # of one H200

@@ -27,7 +27,7 @@ from fusegen.backend.cuda.schedule.lists import list_candidates, price_of_lists
 from fusegen.backend.cuda.schedule.noted import price_of_noted
 from fusegen.backend.cuda.schedule.on_chip import kept_params
 from fusegen.backend.cuda.schedule.passing import homes_of_folds, passing_blocks, sizes, with_ahead
-from fusegen.backend.cuda.schedule.price import price_of, with_elements
+from fusegen.backend.cuda.schedule.price import whole_price
 from fusegen.backend.cuda.schedule.registers import Needs
 from fusegen.backend.cuda.schedule.short_lists import short_list_schedules
 from fusegen.backend.cuda.schedule.short_prices import price_of_short_lists
@@ -133,7 +133,7 @@ class Menu:
             return price_of_folds(one, self.work, self.program, self.n_cols, self.figures, short)
         if short:
             return price_of_short(one, self.work, short, self.figures)
-        return with_elements(price_of(one, self.work, self.figures), self.program, one, self.work)
+        return whole_price(self.program, one, self.work, self.figures)
 
     def _work_of(self, one: CudaSchedule) -> Work:
         """The work in vectors of a schedule that has others."""

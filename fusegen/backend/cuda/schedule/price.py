@@ -46,10 +46,25 @@ def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price
     return Price(tuple(factors), adds=False)
 
 
-def with_elements(price: Price, program: Program, one: CudaSchedule, work: Work) -> Price:
-    """The price where elements may take more instructions than are issued while they are moved."""
-    if not work.heavy:
-        return price
+def whole_price(program: Program, one: CudaSchedule, work: Work, figures: Figures) -> Price:
+    """The price where elements may take more instructions than are issued while they are moved, and
+    where warps that hold rows of a cluster all meet at once, while nothing is moved."""
+    price = price_of(one, work, figures)
+    if one.clustered and one.home.threads_keep and not price.adds:
+        met = figures.many.met * _beside(program, one, work) / price.total
+        price = replace(price, parts=(*price.parts, ("meetings", 1.0 + met)))
+    return _with_elements(price, program, one, work) if work.heavy else price
+
+
+def _beside(program: Program, one: CudaSchedule, work: Work) -> float:
+    """To issue what warps do beside their elements takes that share of moving the bytes."""
+    n_cols, found = work.vectors * work.width, effort(program, one)
+    row = found.of_row(one, n_cols) - found.item * n_cols / WARP
+    issued = FIGURES.short_rows.slots * one.target.multiprocessors * 1e-6  # in a microsecond
+    return max(1, work.rows or 0) * row / issued / _microseconds(one, work)
+
+
+def _with_elements(price: Price, program: Program, one: CudaSchedule, work: Work) -> Price:
     target = one.target
     slots = FIGURES.short_rows.slots / FIGURES.many.stalled
     issued = effort(program, one).item / WARP / slots  # seconds of a multiprocessor, an element
