@@ -18,6 +18,7 @@ import fusegen as fg
 from fusegen.backend.cpu.emit.kept import KEPT_BYTES, kept_terms
 from fusegen.backend.cpu.schedule import CHUNK_BYTES
 from fusegen.backend.cpu.toolchain import find_compiler
+from fusegen.backend.host.chunks import PIECE_COLUMNS
 from fusegen.backend.target import host_cpu, runnable
 from fusegen.ir import dtypes as dt
 from fusegen.ir.expr import Var, walk
@@ -159,6 +160,20 @@ def test_leaders_of_rows_of_every_length(dtype):
         found, wide = leaders(x), x.astype("f8")
         np.testing.assert_array_equal(found["most"], wide.argmax(-1))
         np.testing.assert_array_equal(found["least"], wide.argmin(-1))
+
+
+@pytest.mark.parametrize("chunk", [None, 24, 48, 256])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda t: t.__name__)
+def test_terms_are_kept_of_rows_of_several_pieces(dtype, chunk):
+    """A chunk at the end of a piece is one in every sweep, whatever is left of the row."""
+    rng, kept = np.random.default_rng(5), PIECE_COLUMNS
+    for n in (kept - 1, kept, *(kept + i for i in (1, 3, 8, 9, 16, 17, 25)), 3 * kept + 5):
+        x = np.sort(rng.normal(0, 3, (3, n)), -1)
+        x[1], x[2] = x[1, ::-1], rng.permutation(x[2])
+        p = fg.library.softmax.compile(x.astype(dtype), chunk=chunk)
+        found, want = p(x.astype(dtype)), softmax(x.astype(dtype).astype("f8"))
+        np.testing.assert_allclose(found.astype("f8"), want, rtol=TOLERANCE[dtype],
+                                   atol=np.finfo(found.dtype).tiny if dtype is np.float64 else 6e-8)
 
 
 def test_integers_and_truths_of_every_length():

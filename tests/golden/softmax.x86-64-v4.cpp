@@ -283,7 +283,9 @@ __attribute__((noinline)) void fold(const Row& row, const Known& known, int64_t 
 // The whole row.
 inline void run(const Row& row, Known& known)
 {
-    fold(row, known, 0, row.n_cols);
+    // Chunks end where those of the sweep do that has kept their terms.
+    for (int64_t begin = 0; begin < row.n_cols; begin += fg::piece)
+        fold(row, known, begin, row.n_cols - begin < fg::piece ? row.n_cols : begin + fg::piece);
 }
 
 }  // namespace sweep_2

@@ -107,7 +107,8 @@ def _kernel_view(kernel: Kernel, schedule: CpuSchedule) -> KernelView:
     finishes = FinishPrinter(kernel, scope, row)
     pairs, flushes = kernel.has_vectors, schedule.flushes
     wide = schedule.chunk > 1
-    kept = kept_terms(kernel, schedule.chunk, flushes=flushes) if wide and not pairs else None
+    keeps = wide and not pairs and schedule.piece % schedule.chunk == 0  # a chunk has one number
+    kept = kept_terms(kernel, schedule.chunk, flushes=flushes) if keeps else None
     partly = {s.number: wide and can_be_partial(s, kernel) for s in kernel.sweeps}
     monoids = [s.monoid for s in kernel.sweeps]
     waits = any(m.levels or m.folded or m.lists for m in monoids)
