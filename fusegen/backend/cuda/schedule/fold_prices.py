@@ -51,10 +51,13 @@ def price_of_folds(
     shared = waves_of_row(one, short) * rows / there / f.waves * 1e6 if short else 0.0
     ahead = f.ahead if home.next_chunk and one.width == MAX_WIDTH else 1.0
     meeting = one.top.merge.latency(one.threads, one.blocks, figures.few)
+    meeting += f.cluster * one.blocks**2 if one.clustered else 0.0
+    # Clusters that find no place wait for others, which have multiprocessors to themselves.
+    waits = one.clustered and here == 1 and places < blocks <= 2 * places
     return Price((
         ("launch", f.launch + f.thread * one.threads), ("blocks", f.block * turns),
         ("elements", f.item * one.items if home.of_threads else 0.0),
-        ("merges", meeting + (f.cluster * one.blocks**2 if one.clustered else 0.0)),
+        ("merges", meeting * (2 if waits else 1)),
         ("bytes and instructions", math.hypot(memory, issue, shared) * ahead),
     ), adds=True)
 
