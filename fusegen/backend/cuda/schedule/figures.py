@@ -33,7 +33,8 @@ class FewRows:
     cluster_block: float = figure(0.05, "µs", "the same, for every block")
     cluster_thread: float = figure(0.0024, "µs", "the same, for every thread of a block")
     beside_16: float = figure(0.7, "µs", "clusters of 16, for every block beside")
-    grid: float = figure(5.9, "µs", "blocks all over the grid meet through device memory")
+    grid: float = figure(4.7, "µs", "blocks all over the grid meet through device memory")
+    steady: float = figure(1.26, "factor", "on it, where they go from row to row")
     slices: float = figure(3.0, "µs", "the same, a part of whose rows is in shared memory")
     filling: float = figure(3.0, "µs", "shared memory fills")
     clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
@@ -291,8 +292,7 @@ class Figures:
     def changed(self, values: Mapping[str, float]) -> Figures:
         """With these figures, by `table.name`, instead."""
         tables: dict[str, dict[str, float]] = {table.name: {} for table in fields(self)}
-        for name, value in values.items():
-            table, _, own = name.partition(".")
+        for (table, own), value in ((n.split("."), v) for n, v in values.items()):
             tables[table][own] = value
         return replace(self, **{t: replace(getattr(self, t), **own) for t, own in tables.items()})
 

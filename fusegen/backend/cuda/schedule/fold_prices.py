@@ -53,7 +53,7 @@ def price_of_folds(
     meeting = one.top.merge.latency(one.threads, one.blocks, figures.few)
     meeting += f.cluster * one.blocks**2 if one.clustered else 0.0
     # Clusters that find no place wait for others, which have multiprocessors to themselves.
-    waits = one.clustered and here == 1 and places < blocks <= 2 * places
+    waits = one.clustered and here == 1 and blocks > places
     return Price((
         ("launch", f.launch + f.thread * one.threads), ("blocks", f.block * turns),
         ("elements", f.item * one.items if home.of_threads else 0.0),

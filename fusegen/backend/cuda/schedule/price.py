@@ -99,9 +99,10 @@ def _latencies(
     crowd = blocks / one.target.multiprocessors - 1.0
     crowded = one.blocks == MAX_CLUSTER and one.clustered and crowd > 0.0
     thread = passes * share / one.team_threads * few.thread_element
+    met = rounds * (few.steady if one.home.steady else 1.0)
     return [("launch and first load", few.launch),
             ("elements", rounds * (lengths + thread) * (1 + again)),
-            ("merges", rounds * one.top.merge.latency(one.threads, one.blocks, few)),
+            ("merges", met * one.top.merge.latency(one.threads, one.blocks, few)),
             ("clusters", few.beside_16 * crowd if crowded else 0.0),
             ("mapped", _mapped(one, work) * few.mapped),
             ("slices", _slices(one, few))]
