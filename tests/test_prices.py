@@ -115,9 +115,9 @@ def test_larger_clusters_wait_no_less():
 @pytest.mark.long
 def test_a_fit_finds_the_figures_that_times_were_made_of():
     """Of a cell whose choice changes with the figure, beside two of which others decide."""
-    true = FIGURES.changed({"many.shared": 0.004})
+    true = FIGURES.changed({"many.registers": 0.08})
     cells = []
-    for work, rows, cols in [("softmax", 4000, 12_000), ("softmax", 300, 129_024),
+    for work, rows, cols in [("softmax", 4000, 16_000), ("softmax", 300, 129_024),
                              ("logsumexp", 16, 129_024)]:
         plain = prices.Cell(work, {}, "float32", rows, cols, "sm_90", {})
         given = plain.compiled.work

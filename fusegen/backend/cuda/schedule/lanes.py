@@ -12,7 +12,7 @@ from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
 from fusegen.backend.target import WARP
 
 _THREADS = 128
-_MOST_NARROW, _MOST = 8, 10  # vectors of a lane: of eight elements; of others
+_MOST_NARROW, _MOST = 10, 10  # vectors of a lane: of eight elements; of others
 _MOST_FOLDED_NARROW, _MOST_FOLDED = 16, 24
 """The same of an array of 16 and 32 bits that is only folded, for states whose merges take longer
 than elements do: what is done once a row is worth the registers."""

@@ -221,17 +221,17 @@ class Menu:
         if not self.work.stores:
             return 4, 8
         if self.kept_bytes == VECTOR_BYTES:
-            return 2, 3, 4, 6, 8
+            return 2, 3, 4, 5, 6, 8
         unpacked = self.width == MAX_WIDTH and self.load == "shifted"  # takes more words
         return (2, 3, 4) if unpacked else (2, 3, 4, 6)
 
     def _in_registers(
         self, base: CudaSchedule, vectors: int, chunks: tuple[int, ...]
     ) -> Iterator[CudaSchedule]:
-        """As many threads as hold these vectors, all in registers."""
-        for chunk in chunks:
-            threads = max(2 * WARP, -(-vectors // (chunk * WARP)) * WARP)
-            yield base.having(vectors=chunk, threads=threads)
+        """As many threads as hold these vectors, all in registers, none more than it takes."""
+        sizes = {max(2 * WARP, -(-vectors // (chunk * WARP)) * WARP) for chunk in chunks}
+        for threads in sorted(sizes, reverse=True):
+            yield base.having(vectors=-(-vectors // threads), threads=threads)
 
     def _shared(self, blocks: int = 1) -> Iterator[CudaSchedule]:
         share = -(-self.n_vectors // blocks)

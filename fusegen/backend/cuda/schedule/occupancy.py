@@ -46,10 +46,9 @@ def slice_room(one: CudaSchedule, work: Work) -> int:
 def _beside(one: CudaSchedule, work: Work, words: int) -> int:
     """Registers of a thread that holds so many words of a row, and maps them with other arrays:
     with as many words of each, but where rows have edges, as these map few vectors at a time."""
-    if not one.has_edges:
-        return 32 + words * 3 * (1 + work.extra) // 4 if work.extra else 0
-    several = work.extra > 1 and one.width == MAX_WIDTH
-    return 64 + 3 * (words - 16) if several and words > 16 else 0
+    if one.has_edges:
+        return 12 * (1 + work.extra) + words if work.extra > 1 else 0
+    return 14 + words * (2 + work.extra) if work.extra else 0
 
 
 def _used(one: CudaSchedule, work: Work) -> int:
@@ -65,7 +64,8 @@ def _used(one: CudaSchedule, work: Work) -> int:
         words = one.vectors * VECTOR_BYTES // 4 * max(1, arrays)
         alone = 32 if words <= 8 else 40 + words * 3 // 4
         return min(one.registers, -(-max(alone, _beside(one, work, words)) // 8) * 8)
-    least = 0 if one.home.keeps else _LEAST[one.registers]
+    several = 64 if one.width == MAX_WIDTH else 72  # what maps vectors with several arrays takes
+    least = (several if work.extra > 1 else 0) if one.home.keeps else _LEAST[one.registers]
     most = one.registers
     more = one.vectors * VECTOR_BYTES // 4 if one.home.next_chunk else 0
     return min(most, max(least, min(most, 32 + one.items * max(1, arrays))) + more)

@@ -20,7 +20,7 @@ from fusegen.backend.cuda.schedule.work import Price, Work
 from fusegen.backend.target import WARP
 from fusegen.ir.kernel import Program
 
-_EASY = 4  # vectors of a thread that leave registers for as many of other arrays
+_EASY = 4  # vectors of a thread, as many of which of another array are asked for early
 
 
 def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price:
@@ -199,25 +199,22 @@ def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
         return many.long_lanes if one.lanes == WARP else 0.0
     if not work.stores:
         return 0.0
-    if one.load == "shifted":
-        return 0.0  # which waits for more than its chunk
-    return many.long_slice if one.blocks > 1 else many.long_chunk
+    # Out of phase, what is waited for is more than the chunk.
+    return many.long_slice if one.blocks > 1 and one.load != "shifted" else 0.0
 
 
 def _arrays(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
     """Threads that hold rows of several arrays have fewer loads under way for each. What all rows
-    share comes beside a row that is held, and takes as many registers again; and while blocks bring
-    it that have a row in shared memory, others have to move theirs."""
+    share takes registers beside a band's rows; and while blocks bring it that have a row in shared
+    memory, others have to move theirs."""
     if one.home.slice_vectors and work.shares:
         return 1.0 + many.beside_slices * work.extra / here
     if not one.home.threads_keep:
         return 1.0
+    beside = 0.0
     if one.home.band_rows:
         words = one.items if one.width == 1 else one.vectors * VECTOR_BYTES // 4
         beside = many.beside_band * work.extra * words / 32
-    else:
-        vectors = one.items / work.width  # as many elements as these have
-        beside = many.beside * work.extra * max(0.0, vectors - _EASY) / _EASY
     several = one.blocks == 1 and work.vector_bytes > VECTOR_BYTES
     return 1.0 + beside + (many.several * one.items / 32 if several else 0.0)
 
