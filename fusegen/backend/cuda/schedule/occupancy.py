@@ -15,7 +15,7 @@ _BESIDE = 20  # registers beside a row that a lane only folds
 def resident(one: CudaSchedule, work: Work) -> int:
     """Blocks of a multiprocessor, at the registers that kernels of this kind use."""
     found = min(one.target.threads_per_sm // one.threads, one.target.blocks_per_sm,
-                one.target.registers_per_sm // (_used(one, work) * one.threads))
+                one.target.registers_per_sm // (used_registers(one, work) * one.threads))
     shared = slice_room(one, work)
     if shared:
         found = min(found, one.target.shared_per_sm // (shared + 4096))
@@ -51,7 +51,7 @@ def _beside(one: CudaSchedule, work: Work, words: int) -> int:
     return 14 + words * (2 + work.extra) if work.extra else 0
 
 
-def _used(one: CudaSchedule, work: Work) -> int:
+def used_registers(one: CudaSchedule, work: Work) -> int:
     """Registers that a thread uses, of those that it may."""
     if one.in_warp and one.home.of_threads:
         if work.stores or one.width == 1:

@@ -29,6 +29,12 @@ _DENSE: RegisterLimit = 64
 all that do for so many; of a cluster's; what does at least where keys are made of all. With fewer,
 loads wait for those before them: there is no register that they could go to. A few values of 36 and
 more go through memory, once a row: another block of 256 threads is worth more."""
+_SLICED: RegisterLimit = 64
+"""Of threads that map a row out of shared memory with other arrays."""
+_OTHERS, _FEWEST = 0.8, 40
+"""Registers of another array's words, for each of a row that lies as they do: fewer, as some of a
+row are done with when these come; and what any such thread gets. For 2 to 8 vectors a thread and
+one or two other arrays no other limit was faster by more than 2 %."""
 _SCHEDULERS = 4
 """Of a multiprocessor: each has registers of its own, for whole warps."""
 _BASE, _BESIDE, _UNPACKED, _WORK, _AT_ONCE = 17, 2, 4, 10, 12
@@ -84,18 +90,24 @@ class Needs:
         return one
 
     def _tight(self, one: CudaSchedule) -> RegisterLimit | None:
-        """For rows that threads of blocks hold and write: few registers, so that other rows are
-        read and written meanwhile. None: compilers take what they like."""
-        if not one.home.threads_keep or self.wide or self.calls:
+        """For rows that blocks keep and write: few registers, so that other rows are read and
+        written meanwhile. None: compilers take what they like."""
+        if self.wide or self.calls:
             return None
+        if not one.home.threads_keep:
+            return self._from_slice(one)
         if one.lists == "collected" and len(self.lists) == 1 and self.state <= _LIGHT_STATE:
             return self._collecting(one)
         if one.in_warp or not self.stores or self.lists or self.more:
             return None
         words, shared = max(self.words - _BESIDE, self.kept_bytes // 4), 0
-        if self.extra and one.has_edges and self.kept_bytes == VECTOR_BYTES:
+        if self.extra and self.kept_bytes == VECTOR_BYTES:
+            words = VECTOR_BYTES // 4
+            if not one.has_edges:
+                held = one.vectors * words * (1 + _OTHERS * self.extra)
+                return self._least(one, max(_FEWEST, _BASE + int(held)))
             # What all rows share comes a vector at a time (on_chip.mapped_at_once).
-            words, shared = VECTOR_BYTES // 4, _AT_ONCE * self.extra
+            shared = _AT_ONCE * (1 + self.extra) // 2
         several = words > VECTOR_BYTES // 4
         if several and _room(one) > 1:
             return None
@@ -105,6 +117,13 @@ class Needs:
         if several and one.width == MAX_WIDTH:
             need += _UNPACKED * one.vectors
         return self._least(one, need)
+
+    def _from_slice(self, one: CudaSchedule) -> RegisterLimit | None:
+        """For rows in shared memory that are written with other arrays beside them."""
+        beside = self.stores and self.extra and self.kept_bytes == VECTOR_BYTES
+        if not one.home.slice_vectors or not beside or one.home.ahead or one.registers < _SLICED:
+            return None
+        return _SLICED
 
     def _collecting(self, one: CudaSchedule) -> RegisterLimit | None:
         """For lists of rows in registers: as few as hold the items; where blocks of a grid share a
