@@ -21,24 +21,24 @@ class FewRows:
     """Rows that leave most multiprocessors idle: microseconds that add up."""
 
     launch: float = figure(3.7, "µs", "launch and first load")
-    element: float = figure(4.5e-5, "µs", "an element of a multiprocessor's blocks, a sweep")
-    thread_element: float = figure(0.02, "µs", "an element of a thread")
+    element: float = figure(3e-5, "µs", "an element of a multiprocessor's blocks, a sweep")
+    thread_element: float = figure(0.047, "µs", "an element of a thread")
+    slice_vector: float = figure(0.056, "µs", "a vector of a thread, of rows in shared memory")
+    slice_mapped: float = figure(0.14, "µs", "the same, of another array beside it")
     mapped: float = figure(0.1, "µs", "a vector that a thread maps by itself, with what rows share")
     stalled: float = figure(2.0, "factor", "on what long elements take, beside that of many rows")
     crammed: float = figure(1.5, "factor", "the same, of threads that hold too many to keep them")
     again: float = figure(0.6, "share", "rows read again: part of a sweep that L2 does not hide")
     block: float = figure(0.1, "µs", "warps of a block meet")
     block_thread: float = figure(0.0004, "µs", "the same, for every thread")
-    cluster: float = figure(1.5, "µs", "blocks of a cluster meet")
+    cluster: float = figure(0.9, "µs", "blocks of a cluster meet")
     cluster_block: float = figure(0.05, "µs", "the same, for every block")
     cluster_thread: float = figure(0.0024, "µs", "the same, for every thread of a block")
-    beside_16: float = figure(0.7, "µs", "clusters of 16, for every block beside")
+    beside_16: float = figure(0.25, "µs", "clusters of 16, for every block beside")
     grid: float = figure(4.7, "µs", "blocks all over the grid meet through device memory")
-    steady: float = figure(1.26, "factor", "on it, where they go from row to row")
-    slices: float = figure(3.0, "µs", "the same, a part of whose rows is in shared memory")
-    filling: float = figure(3.0, "µs", "shared memory fills")
-    clustered: float = figure(0.91, "factor", "multiprocessors that clusters of more than 2 find")
-    clustered_16: float = figure(0.85, "factor", "the same, of 16")
+    steady: float = figure(1.07, "factor", "on it, where they go from row to row")
+    slices: float = figure(2.1, "µs", "the same, a part of whose rows is in shared memory")
+    filling: float = figure(0.9, "µs", "shared memory fills")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,7 @@ class ManyRows:
     long_slice: float = figure(0.13, "share", "of a thread of a cluster, written in phase")
     several: float = figure(0.095, "share", "32 elements of a thread, of each of several arrays")
     beside_band: float = figure(0.18, "share", "32 registers of a lane for it, of bands")
-    beside_slices: float = figure(0.14, "share", "an array that all rows share, of one block that "
-                                  "has a row in shared memory")
+    beside_slices: float = figure(0.14, "share", "an array that all share, beside one such block")
     wanted_threads: float = figure(768, "thread", "of a multiprocessor, row in registers or memory")
     wanted_shared: float = figure(819, "thread", "of a multiprocessor, row in shared memory")
     starved: float = figure(1.8, "share", "threads that lack, for as many as there are")
@@ -94,10 +93,11 @@ class ManyRows:
     edge_alone: float = figure(0.28, "share", "the same, in registers, stored: nothing arrives")
     shifted_slice: float = figure(0.1, "share", "rows in shared memory that lie out of phase")
     shifted_slices: float = figure(0.16, "share", "the same, of several arrays")
-    shifted_cluster: float = figure(0.04, "share", "16-bit rows out of phase in registers of a "
-                                    "cluster, stored")
+    shifted_cluster: float = figure(0.04, "share", "the same of 16 bits, a cluster's registers")
     meeting: float = figure(1.3, "µs", "a block looks who is last and loads nothing")
     latency: float = figure(0.77, "µs", "from a load to its data where memory is busy")
+    thread_element: float = figure(0.02, "µs", "an element that a thread holds and writes")
+    rounds: float = figure(0.1, "factor", "on places that a last round leaves")
     mapped: float = figure(0.2, "µs", "a vector that a thread maps by itself, with what rows share")
     stalled: float = figure(1.8, "factor", "on instructions of elements that take long to make")
     idle: float = figure(0.45, "factor", "on multiprocessors without a team or a block")
@@ -210,7 +210,7 @@ class ShortRows:
     slots: float = figure(7.0e9, "instruction/s", "that a multiprocessor can issue")
     rate: float = figure(3.53e9, "instruction/s", "that it does issue while rows come and go")
     warps: float = figure(32, "warp", "of a multiprocessor, for it to issue as many")
-    waves: float = figure(1.36e9, "wave/s", "of a multiprocessor's shared memory")
+    waves: float = figure(8.5e8, "wave/s", "of a multiprocessor's shared memory")
     held: float = figure(0.277, "share", "a lane's elements of all arrays beyond 64, for as many")
     ends: float = figure(0.317, "share", "a piece of memory for what lanes of a row reach at once")
 
@@ -267,7 +267,9 @@ class Strips:
 class Figures:
     """All tables."""
 
-    few: FewRows = FewRows()
+    few: FewRows = FewRows()  # that are written
+    few_read: FewRows = FewRows(element=7.5e-5, thread_element=0.02, slice_vector=0.08, filling=3.0,
+                                slice_mapped=0.01, cluster=1.5, beside_16=0.7)
     many: ManyRows = ManyRows()
     lists: Lists = Lists()
     short_lists: ShortLists = ShortLists()

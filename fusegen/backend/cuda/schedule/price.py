@@ -10,7 +10,8 @@ import math
 from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
-from fusegen.backend.cuda.schedule.figures import FIGURES, FewRows, Figures, ManyRows
+from fusegen.backend.cuda.schedule.few_prices import latencies, mapped
+from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ManyRows
 from fusegen.backend.cuda.schedule.homes import Stay
 from fusegen.backend.cuda.schedule.instructions import effort
 from fusegen.backend.cuda.schedule.kept_values import keeps_value
@@ -26,7 +27,7 @@ _EASY = 4  # vectors of a thread, as many of which of another array are asked fo
 def price_of(one: CudaSchedule, work: Work, figures: Figures = FIGURES) -> Price:
     """Price of a schedule for this work. Prices of the same work can be compared."""
     if work.rows is not None and work.few(one.target):
-        return Price(tuple(_latencies(one, work, work.rows, figures.few)), adds=True)
+        return Price(latencies(one, work, work.rows, figures), adds=True)
     many, here = figures.many, resident(one, work)
     factors = [("home", _home(one, work, here, many)), ("merges", _merges(one, work, many)),
                ("fit", _fit(one, work, many)), ("registers", _registers(one, work, many)),
@@ -79,51 +80,6 @@ def _with_elements(price: Price, program: Program, one: CudaSchedule, work: Work
     share = issued / target.multiprocessors / (moved / target.bandwidth)
     alone = resident(one, work) == 1  # nothing is moved meanwhile
     return replace(price, parts=(*price.parts, ("work", 1.0 + share if alone else max(1.0, share))))
-
-
-# ---- few rows: microseconds ----
-
-
-def _latencies(
-    one: CudaSchedule, work: Work, rows: int, few: FewRows
-) -> list[tuple[str, float]]:
-    share = -(-work.vectors // one.blocks) * one.width  # elements of a block
-    sweeps = 2 if work.stores else 1
-    per_sm = one.per_sm if one.home.steady else max(1, resident(one, work))
-    passes = one.block_rows // one.rows_per_block
-    blocks = -(-rows // one.block_rows) * one.blocks
-    rounds = -(-blocks // slots(one, per_sm, few.clustered, few.clustered_16))
-    beside = min(per_sm, -(-blocks // one.target.multiprocessors))  # blocks on one multiprocessor
-    lengths = share * one.block_rows * beside * few.element * sweeps
-    again = few.again if not one.home.keeps and work.sweeps > 1 else 0.0
-    crowd = blocks / one.target.multiprocessors - 1.0
-    crowded = one.blocks == MAX_CLUSTER and one.clustered and crowd > 0.0
-    thread = passes * share / one.team_threads * few.thread_element
-    met = rounds * (few.steady if one.home.steady else 1.0)
-    return [("launch and first load", few.launch),
-            ("elements", rounds * (lengths + thread) * (1 + again)),
-            ("merges", met * one.top.merge.latency(one.threads, one.blocks, few)),
-            ("clusters", few.beside_16 * crowd if crowded else 0.0),
-            ("mapped", _mapped(one, work) * few.mapped),
-            ("slices", _slices(one, few))]
-
-
-def _mapped(one: CudaSchedule, work: Work) -> int:
-    """Vectors that a thread maps one after the other, and waits for what rows share beside each."""
-    holds = one.home.threads_keep and not one.home.band_rows and one.width > 1
-    enough = not one.in_warp or one.lanes == WARP
-    alone = work.extra > 0 and work.stores and one.has_edges and holds and enough
-    return one.vectors if alone else 0
-
-
-def _slices(one: CudaSchedule, few: FewRows) -> float:
-    """Parts of rows that are in shared memory."""
-    if not one.home.slice_vectors:
-        return 0.0
-    return few.slices if one.home.steady else few.filling
-
-
-# ---- many rows: factors ----
 
 
 def _home(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
@@ -197,10 +153,9 @@ def _long(one: CudaSchedule, work: Work, many: ManyRows) -> float:
         return 0.0
     if one.in_warp:
         return many.long_lanes if one.lanes == WARP else 0.0
-    if not work.stores:
-        return 0.0
     # Out of phase, what is waited for is more than the chunk.
-    return many.long_slice if one.blocks > 1 and one.load != "shifted" else 0.0
+    slices = work.stores and one.blocks > 1 and one.load != "shifted"
+    return many.long_slice if slices else 0.0
 
 
 def _arrays(one: CudaSchedule, work: Work, here: int, many: ManyRows) -> float:
@@ -261,10 +216,11 @@ def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     many = figures.many
     fills = many.filling if one.home.slice_vectors else 0.0
     fills += many.filling_band if one.home.band_rows else 0.0
-    waits = one.top.merge.latency(one.threads, one.blocks, figures.few) + fills
-    waits += _mapped(one, work) * many.mapped
+    few = figures.few if work.stores else figures.few_read
+    waits = one.top.merge.latency(one.threads, one.blocks, few) + fills
+    waits += mapped(one, work) * many.mapped
     if one.home.threads_keep and work.stores and not one.in_warp:
-        waits += one.items * figures.few.thread_element
+        waits += one.items * many.thread_element
     return waits / _microseconds(one, work)
 
 
@@ -293,5 +249,7 @@ def _parallelism(
     busy = min(blocks, target.multiprocessors)
     idle = 1.0 + many.idle * (target.multiprocessors / busy - 1.0)
     turns = 1.0 + many.uneven * (uneven(blocks, target.multiprocessors) - 1.0)
+    if one.home.threads_keep and not one.in_warp:
+        turns += many.rounds * (uneven(blocks, places) - 1.0)
     starved = max(idle, turns, target.bandwidth * many.latency * 1e-6 / under_way)
     return starved * filled / rows
