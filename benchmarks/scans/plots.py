@@ -48,7 +48,7 @@ def _figure(points: dict[str, list[Point]]) -> Figure:
         axes.set_axis_off()
     for axes in panels[::across]:
         axes.set_ylabel("share of the limit, %", fontsize=9)
-    figure.legend(handles=_legend(), fontsize=8, loc="outside lower center", ncols=6)
+    figure.legend(handles=_legend(), fontsize=8, loc="outside lower right", ncols=6)
     return figure
 
 
