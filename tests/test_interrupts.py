@@ -254,6 +254,18 @@ def test_work_aside_cleans_up_before_the_exception_goes_on():
         aside(lambda _: int("no"))
 
 
+@pytest.mark.long
+def test_who_waits_for_work_aside_may_be_interrupted_twice():
+    """An exception while another is on its way out: neither becomes one about locks."""
+    def work(cancelled):
+        while not cancelled():
+            time.sleep(0.0002)
+
+    for _ in range(2000):
+        with pytest.raises(Alarm), alarms(0.00005):
+            aside(work)
+
+
 def test_without_more_threads_the_caller_does_it_all(monkeypatch):
     def none(*_, **__):
         raise RuntimeError("can't start new thread")

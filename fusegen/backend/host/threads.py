@@ -169,10 +169,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Job(Generic[_T]):
-    """Work for a thread that no signal handler interrupts."""
+    """Work for a thread that no signal handler interrupts. `running` is held until it has ended: a
+    lock, which one call in C waits for, as conditions break if they are interrupted twice."""
 
     def __init__(self, work: Callable[[Callable[[], bool]], _T]) -> None:
-        self.gate, self.ended = Gate(), threading.Event()
+        self.gate, self.running = Gate(), _thread.allocate_lock()
+        self.running.acquire()
         self._work = work
         self.result: list[_T] = []
         self.failure: BaseException | None = None
@@ -188,7 +190,7 @@ class _Job(Generic[_T]):
             self.failure = error
         finally:
             self.gate.leave(self.gate.lock)
-            self.ended.set()
+            self.running.release()
 
 
 def aside(work: Callable[[Callable[[], bool]], _T]) -> _T:
@@ -203,7 +205,7 @@ def aside(work: Callable[[Callable[[], bool]], _T]) -> _T:
         alone = not begun(job.run)
         if not alone:
             with unsteady():
-                job.ended.wait()
+                job.running.acquire()
     finally:
         gate.closed = True
         gate.wait(gate.lock)
