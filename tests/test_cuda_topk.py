@@ -147,6 +147,7 @@ def test_ties_of_the_first_tile(dtype: str) -> None:
         check(x, k, n_rows=100_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [3, 100])
 def test_values_that_differ_in_late_bits_alone(k: int) -> None:
     """Edges are the first bits of a value's order: of doubles, far more than one shares them."""

@@ -94,6 +94,7 @@ def test_values_far_apart(dtype: str) -> None:
     check_all(np.clip(x, -(2.0**31), 2.0**31 - 128).astype(dtype) if dtype == "int32" else x, 256)
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint8"])
 def test_whole_numbers(dtype: str) -> None:

@@ -85,6 +85,7 @@ def kernel_sum(x: fg.RowVector, y: fg.ColumnVector, *, s=0.5):
     return fg.sum(fg.exp(-fg.sqdist(x, y) * s) * 1e36)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_what_texts_make_of_the_least_exponentials_of_products(dtype: str) -> None:
     """Elements of tiles, which no maximum is taken of: e⁻⁹⁰ for each of 70 columns."""

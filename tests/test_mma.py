@@ -69,6 +69,7 @@ def test_long_vectors_of_a_head() -> None:
     agrees(vc.linear_cross_entropy, h / BFLOAT16(8), w, np.arange(40))
 
 
+@pytest.mark.long
 def test_batches() -> None:
     """Neighbouring rows share columns' vectors; rows in fours, as grouped queries."""
     q, k, v = drawn(2, 3, 4, 32), drawn(2, 1, 50, 32, seed=1), drawn(2, 3, 50, 32, seed=2)

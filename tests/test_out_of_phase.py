@@ -108,6 +108,7 @@ def _kind(dtype: str) -> Any:
     return np.dtype(getattr(ml_dtypes, dtype, dtype))
 
 
+@pytest.mark.long
 @emulated
 @pytest.mark.parametrize("n_cols", [203, 1101, 9001])
 @pytest.mark.parametrize("dtype", [*STEPS])
