@@ -31,10 +31,11 @@ loads wait for those before them: there is no register that they could go to. A 
 more go through memory, once a row: another block of 256 threads is worth more."""
 _SLICED: RegisterLimit = 64
 """Of threads that map a row out of shared memory with other arrays."""
-_OTHERS, _FEWEST = 0.8, 40
+_OTHERS, _FEWEST, _EASY_STATE = 0.8, 40, 16
 """Registers of another array's words, for each of a row that lies as they do: fewer, as some of a
-row are done with when these come; and what any such thread gets. For 2 to 8 vectors a thread and
-one or two other arrays no other limit was faster by more than 2 %."""
+row are done with when these come; what any such thread gets; and beyond a pair of numbers those of
+a state that leaves as many. For 2 to 8 vectors of norms and one or two other arrays no other limit
+was faster by more than 2 %; of larger states, and values that take long, much goes to memory."""
 _SCHEDULERS = 4
 """Of a multiprocessor: each has registers of its own, for whole warps."""
 _BASE, _BESIDE, _UNPACKED, _WORK, _AT_ONCE = 17, 2, 4, 10, 12
@@ -104,8 +105,8 @@ class Needs:
         if self.extra and self.kept_bytes == VECTOR_BYTES:
             words = VECTOR_BYTES // 4
             if not one.has_edges:
-                held = one.vectors * words * (1 + _OTHERS * self.extra)
-                return self._least(one, max(_FEWEST, _BASE + int(held)))
+                held = int(one.vectors * words * (1 + _OTHERS * self.extra))
+                return self._least(one, max(_FEWEST, _BASE + held)) if self._easy else None
             # What all rows share comes a vector at a time (on_chip.mapped_at_once).
             shared = _AT_ONCE * (1 + self.extra) // 2
         several = words > VECTOR_BYTES // 4
@@ -118,12 +119,17 @@ class Needs:
             need += _UNPACKED * one.vectors
         return self._least(one, need)
 
+    @property
+    def _easy(self) -> bool:
+        """Do elements and states leave registers to a row and what comes beside it?"""
+        return not self.heavy and self.state <= _EASY_STATE
+
     def _from_slice(self, one: CudaSchedule) -> RegisterLimit | None:
         """For rows in shared memory that are written with other arrays beside them."""
         beside = self.stores and self.extra and self.kept_bytes == VECTOR_BYTES
-        if not one.home.slice_vectors or not beside or one.home.ahead or one.registers < _SLICED:
+        if not one.home.slice_vectors or not beside or one.home.ahead or not self._easy:
             return None
-        return _SLICED
+        return _SLICED if one.registers > _SLICED else None
 
     def _collecting(self, one: CudaSchedule) -> RegisterLimit | None:
         """For lists of rows in registers: as few as hold the items; where blocks of a grid share a
