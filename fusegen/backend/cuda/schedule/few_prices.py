@@ -13,11 +13,16 @@ from fusegen.backend.cuda.schedule.work import Work
 from fusegen.backend.target import WARP
 
 
+def figures_of(work: Work, figures: Figures) -> FewRows:
+    """Rows that are only read, and values that take long to make, have figures of their own."""
+    return figures.few if work.stores and not work.heavy else figures.few_others
+
+
 def latencies(
     one: CudaSchedule, work: Work, rows: int, figures: Figures
 ) -> tuple[tuple[str, float], ...]:
     """Each with its name, in microseconds: they add up."""
-    few, many = figures.few if work.stores else figures.few_read, figures.many
+    few, many = figures_of(work, figures), figures.many
     share = -(-work.vectors // one.blocks) * one.width  # elements of a block
     sweeps = 2 if work.stores else 1
     per_sm = one.per_sm if one.home.steady else max(1, resident(one, work))

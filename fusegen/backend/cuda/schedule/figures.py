@@ -268,8 +268,8 @@ class Figures:
     """All tables."""
 
     few: FewRows = FewRows()  # that are written
-    few_read: FewRows = FewRows(element=7.5e-5, thread_element=0.02, slice_vector=0.08, filling=3.0,
-                                slice_mapped=0.01, cluster=1.5, beside_16=0.7)
+    few_others: FewRows = FewRows(element=7.5e-5, thread_element=0.02, slice_vector=0.08,
+                                  slice_mapped=0.01, cluster=1.5, beside_16=0.7, filling=3.0)
     many: ManyRows = ManyRows()
     lists: Lists = Lists()
     short_lists: ShortLists = ShortLists()

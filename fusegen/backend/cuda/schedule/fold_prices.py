@@ -50,7 +50,7 @@ def price_of_folds(
     memory = blocks * part * max(1e6 / (f.bandwidth * target.bandwidth), f.latency / flying)
     shared = waves_of_row(one, short) * rows / there / f.waves * 1e6 if short else 0.0
     ahead = f.ahead if home.next_chunk and one.width == MAX_WIDTH else 1.0
-    meeting = one.top.merge.latency(one.threads, one.blocks, figures.few_read)
+    meeting = one.top.merge.latency(one.threads, one.blocks, figures.few_others)
     meeting += f.cluster * one.blocks**2 if one.clustered else 0.0
     # Clusters that find no place wait for others, which have multiprocessors to themselves.
     waits = one.clustered and here == 1 and blocks > places

@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
-from fusegen.backend.cuda.schedule.few_prices import latencies, mapped
+from fusegen.backend.cuda.schedule.few_prices import figures_of, latencies, mapped
 from fusegen.backend.cuda.schedule.figures import FIGURES, Figures, ManyRows
 from fusegen.backend.cuda.schedule.homes import Stay
 from fusegen.backend.cuda.schedule.instructions import effort
@@ -216,7 +216,7 @@ def _latency(one: CudaSchedule, work: Work, figures: Figures) -> float:
     many = figures.many
     fills = many.filling if one.home.slice_vectors else 0.0
     fills += many.filling_band if one.home.band_rows else 0.0
-    few = figures.few if work.stores else figures.few_read
+    few = figures_of(work, figures)
     waits = one.top.merge.latency(one.threads, one.blocks, few) + fills
     waits += mapped(one, work) * many.mapped
     if one.home.threads_keep and work.stores and not one.in_warp:
