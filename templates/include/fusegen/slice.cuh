@@ -27,7 +27,7 @@ __device__ __forceinline__ void fetch_group(
     const Column end = (step + steps) * threads < count ? (step + steps) * threads : count;
     Column at = step * threads + static_cast<int>(threadIdx.x);
     // Places move on by sums: a product of `at` for each would be most of the loop.
-    unsigned slot = static_cast<unsigned>(__cvta_generic_to_shared(slots + at * kWidth));
+    unsigned slot = static_cast<unsigned>(__cvta_generic_to_shared(slots)) + static_cast<unsigned>(at) * kBytes;
     const char* source = reinterpret_cast<const char*>(from + (first + at) * kWidth);
     for (; at < end; at += threads, slot += threads * kBytes, source += threads * kBytes)
         copy_vector<kBytes>(slot, source);
