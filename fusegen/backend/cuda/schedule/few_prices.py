@@ -28,7 +28,7 @@ def latencies(
     per_sm = one.per_sm if one.home.steady else max(1, resident(one, work))
     passes = one.block_rows // one.rows_per_block
     blocks = -(-rows // one.block_rows) * one.blocks
-    rounds = -(-blocks // slots(one, per_sm, many.clustered, many.clustered_16))
+    rounds = -(-blocks // slots(one, per_sm, many))
     beside = min(per_sm, -(-blocks // one.target.multiprocessors))  # blocks on one multiprocessor
     lengths = share * one.block_rows * beside * few.element * sweeps
     again = few.again if not one.home.keeps and work.sweeps > 1 else 0.0

@@ -38,7 +38,7 @@ def price_of_folds(
     rows = many_rows(work, target)
     blocks = -(-rows // one.block_rows) * one.blocks
     here = resident(one, work)
-    places = slots(one, here, many.clustered, many.clustered_16)
+    places = slots(one, here, many)
     unlike = uneven(blocks, places if blocks > places else there) - 1.0
     turns = max(1.0, blocks / there) * (1.0 + f.uneven * unlike)  # of a multiprocessor's blocks
     warps = min(here, turns) * one.threads / WARP

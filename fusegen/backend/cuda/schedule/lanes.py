@@ -12,7 +12,7 @@ from fusegen.backend.cuda.schedule.levels import Lanes, Thread, tree
 from fusegen.backend.target import WARP
 
 _THREADS = 128
-_MOST_NARROW, _MOST = 10, 10  # vectors of a lane: of eight elements; of others
+_MOST = 10  # vectors of a lane
 _MOST_FOLDED_NARROW, _MOST_FOLDED = 16, 24
 """The same of an array of 16 and 32 bits that is only folded, for states whose merges take longer
 than elements do: what is done once a row is worth the registers."""
@@ -60,7 +60,7 @@ def _most(width: int, arrays: int, folds: bool) -> int:
         return _MOST_FOLDED_NARROW if narrow else _MOST_FOLDED
     if folds and not narrow:
         return _MOST_OF_SEVERAL
-    return _MOST_NARROW if narrow else _MOST
+    return _MOST
 
 
 def by_elements(one: CudaSchedule, items: int) -> CudaSchedule:

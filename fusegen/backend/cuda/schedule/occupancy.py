@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegen.backend.cuda.schedule.cuda import MAX_WIDTH, VECTOR_BYTES, CudaSchedule
+from fusegen.backend.cuda.schedule.figures import ManyRows
 from fusegen.backend.cuda.schedule.homes import Sizes
 from fusegen.backend.cuda.schedule.merges import MAX_CLUSTER
 from fusegen.backend.cuda.schedule.work import Work
@@ -22,12 +23,12 @@ def resident(one: CudaSchedule, work: Work) -> int:
     return max(1, found)
 
 
-def slots(one: CudaSchedule, here: int, clustered: float, clustered_16: float) -> int:
+def slots(one: CudaSchedule, here: int, many: ManyRows) -> int:
     """Blocks that run at a time, `here` of them on a multiprocessor: clusters do not find room on
     all of these."""
     part = 1.0
     if one.clustered and one.blocks > 2:
-        part = clustered_16 if one.blocks == MAX_CLUSTER else clustered
+        part = many.clustered_16 if one.blocks == MAX_CLUSTER else many.clustered
     return max(1, int(one.target.multiprocessors * part) * here // one.blocks) * one.blocks
 
 

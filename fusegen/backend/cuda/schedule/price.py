@@ -241,7 +241,7 @@ def _parallelism(
         return (1.0 + many.idle * (idle - 1.0)) * -(-rows // teams) * teams / rows
     filled = -(-rows // one.block_rows) * one.block_rows  # rows that blocks have room for
     blocks = filled // one.block_rows * one.blocks
-    places = slots(one, here, many.clustered, many.clustered_16)
+    places = slots(one, here, many)
     each = work.vector_bytes if one.home.threads_keep and work.stores else VECTOR_BYTES
     chunks = 2 if one.home.next_chunk else 1
     part = one.threads * min(chunks * one.vectors, 4 if work.stores else 8) * each

@@ -104,7 +104,7 @@ def _of_clusters(
     """Rows in rounds: as many as there is room for come, find their bars and meet together."""
     many, short = figures.many, figures.short_lists
     k = sum(best.k for s in program.sweeps for best in s.monoid.lists)
-    at_once = slots(one, one.per_sm, many.clustered, many.clustered_16) // one.blocks
+    at_once = slots(one, one.per_sm, many) // one.blocks
     row = work.vectors * work.vector_bytes / one.target.bandwidth * 1e6
     life = short.cluster_round + short.cluster_entry * k
     life += short.cluster_warp * one.blocks * one.threads / WARP
